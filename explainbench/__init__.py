@@ -1,0 +1,3 @@
+"""ExplainBench: a reproducibility-first benchmark of explanation methods over energy forecasters."""
+
+__version__ = "0.1.0"

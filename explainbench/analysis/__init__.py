@@ -1,0 +1,1 @@
+"""Arithmetic on results: no model and no method is ever called here."""

@@ -1,0 +1,1 @@
+"""D, the datasets: simulators, strict loaders, window sampling and expectations."""

@@ -1,0 +1,1 @@
+"""G, the registered explanation methods: one file each."""

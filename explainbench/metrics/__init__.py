@@ -1,0 +1,1 @@
+"""C, the component metrics: one file each."""

@@ -1,0 +1,1 @@
+"""M, the registered forecasting models: one file each."""

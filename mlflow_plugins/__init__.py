@@ -1,0 +1,1 @@
+"""ExplainBench beside MLflow: publishing, boards by query, lineage. The only package that imports mlflow."""
