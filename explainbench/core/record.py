@@ -12,10 +12,14 @@ SCHEMA = 1
 
 
 class Frozen(BaseModel):
+    """A part of a record: unknown fields are refused, values cannot change."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class CellName(Frozen):
+    """Which cell."""
+
     suite: str
     task: str
     model: str
@@ -51,11 +55,13 @@ class MetricSummary(Frozen):
     """Mean of a score over its windows; raw and, where the metric fixes the map, value in [0, 1]."""
 
     n: int
-    raw: float
+    raw: float | None
     value: float | None
 
 
 class MetricSkip(Frozen):
+    """Why a metric has no number."""
+
     status: Status
     reason: str
 

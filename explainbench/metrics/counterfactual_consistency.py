@@ -1,0 +1,21 @@
+"""Counterfactual consistency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from explainbench.core.cell import Score
+from explainbench.core.errors import Pending
+from explainbench.core.evidence import Evidence, MetricCard
+from explainbench.core.registry import METRICS
+
+
+@METRICS.register(MetricCard(title="Counterfactual consistency", equation="paper 000, eq. 4", level="model"))
+@dataclass(frozen=True, slots=True)
+class CounterfactualConsistency:
+    """Validity-weighted proximity of M counterfactuals to their centroid."""
+
+    def score(self, evidence: Evidence) -> Mapping[str, Score]:
+        """Raises Pending: needs the counterfactual search of spec section 5."""
+        raise Pending("the counterfactual search and the decision rule are not part of this protocol version")

@@ -1,0 +1,115 @@
+"""Network parts in z-units that several forecasters share."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from explainbench.models._torch import Layout
+
+SEASON = 96  # steps of a day
+BLOCK = 4  # forecast steps that one query answers: an hour
+
+
+class HorizonQueries(nn.Module):
+    """One-shot decoder: each hour of the horizon asks the encoded context by attention (Bahdanau et al. 2015, dot-product form).
+
+    The query of a block knows the calendar of the same time yesterday and its position in the horizon. Its answer
+    corrects an anchor, a learnt combination per step of the last value and the value at the same time yesterday, so an
+    untrained decoder is exactly the naive forecast (short horizons) or the seasonal-naive one (long horizons).
+    """
+
+    lagged: torch.Tensor
+
+    def __init__(self, layout: Layout, width: int) -> None:
+        super().__init__()
+        shape = layout.shape
+        season = min(SEASON, shape.context)
+        blocks = -(-shape.horizon // BLOCK)
+        self.target, self.horizon = shape.target, shape.horizon
+        self.calendar = layout.calendar
+        steps = shape.context - season + torch.arange(shape.horizon) % season
+        self.register_buffer("lagged", steps, persistent=False)
+        self.position = nn.Parameter(torch.randn(blocks, width) * width**-0.5)
+        self.known = nn.Linear(len(self.calendar), width) if self.calendar else None
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.mix = nn.Linear(2 * width, width)
+        self.out = nn.Linear(width, BLOCK)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+        anchor = torch.zeros(2, shape.horizon)
+        anchor[0 if 2 * shape.horizon <= season else 1] = 1.0
+        self.anchor = nn.Parameter(anchor)
+
+    def forward(self, z: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Contexts (n, t, c) and their encoding (n, m, d) -> forecasts (n, h) and attention (n, blocks, m)."""
+        query = self.position.expand(len(z), -1, -1)
+        if self.known is not None:
+            query = query + self.known(z[:, self.lagged[::BLOCK]][:, :, self.calendar])
+        weights = (query @ self.key(memory).transpose(1, 2) * query.shape[-1] ** -0.5).softmax(-1)
+        answer = torch.cat([weights @ self.value(memory), query], -1)
+        path = self.out(nn.functional.gelu(self.mix(answer))).flatten(1)[:, : self.horizon]
+        target = z[:, :, self.target]
+        return path + self.anchor[0] * target[:, -1:] + self.anchor[1] * target[:, self.lagged], weights
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with its weights in the open (Vaswani et al. 2017, section 3.2)."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} does not divide into {heads} heads")
+        self.heads = heads
+        self.project = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(n, m, d) -> (n, m, d) and attention (n, heads, m, m)."""
+        n, m, d = x.shape
+        query, key, value = self.project(x).view(n, m, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        weights = (query @ key.transpose(-1, -2) * math.sqrt(self.heads / d)).softmax(-1)
+        return self.out((weights @ value).transpose(1, 2).reshape(n, m, d)), weights
+
+
+class EncoderBlock(nn.Module):
+    """Pre-norm Transformer encoder layer (Xiong et al. 2020), feed-forward width twice the model's."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm_attention = nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.norm_feed = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 2 * width)
+        self.narrow = nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(n, m, d) -> (n, m, d) and attention (n, heads, m, m)."""
+        mixed, weights = self.attention(self.norm_attention(x))
+        x = x + mixed
+        return x + self.narrow(nn.functional.gelu(self.widen(self.norm_feed(x)))), weights
+
+
+def rollout(attentions: list[torch.Tensor]) -> torch.Tensor:
+    """Attention rollout through residual layers (Abnar & Zuidema 2020, eq. 1): (n, m, m), rows sum to one.
+
+    attentions: per layer (n, heads, m, m); heads are averaged, and each layer counts half for its skip connection.
+    """
+    flow = torch.eye(attentions[0].shape[-1], dtype=attentions[0].dtype).expand(len(attentions[0]), -1, -1)
+    for weights in attentions:
+        flow = 0.5 * (weights.mean(1) @ flow + flow)
+    return flow
+
+
+def steps_of_tokens(context: int, token: int) -> torch.Tensor:
+    """(tokens, t): the share of each token's weight that each of its input steps gets; rows sum to one.
+
+    The oldest token is the short one where `token` does not divide the context.
+    """
+    tokens = -(-context // token)
+    member = torch.arange(context).add(tokens * token - context) // token
+    share = (member[None, :] == torch.arange(tokens)[:, None]).float()
+    return share / share.sum(1, keepdim=True)

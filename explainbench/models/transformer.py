@@ -1,0 +1,127 @@
+"""Transformer encoder over short convolutional tokens (Vaswani et al. 2017; paper 000, section 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from explainbench.core.arrays import Floats
+from explainbench.core.errors import BadInput
+from explainbench.core.forecaster import ModelCard, TaskShape
+from explainbench.core.registry import MODELS
+from explainbench.core.windows import Windows
+from explainbench.models import _torch
+from explainbench.models._blocks import EncoderBlock, HorizonQueries, rollout, steps_of_tokens
+from explainbench.models._torch import Layout, Schedule, Standardised, TorchForecaster
+
+
+class Tokens(nn.Module):
+    """Runs of `token` steps of all channels -> one vector each: a convolution whose stride is its width."""
+
+    def __init__(self, layout: Layout, width: int, token: int) -> None:
+        super().__init__()
+        self.token = token
+        self.missing = -layout.shape.context % token
+        self.embed = nn.Linear(token * layout.shape.channels, width)
+        self.position = nn.Parameter(torch.randn(-(-layout.shape.context // token), width) * 0.02)
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """(n, t, c) -> (n, tokens, d)."""
+        if self.missing:  # the oldest token repeats the first step
+            z = torch.cat([z[:, :1].expand(-1, self.missing, -1), z], 1)
+        return self.embed(z.reshape(len(z), -1, self.embed.in_features)) + self.position
+
+
+class Network(nn.Module):
+    """All channels -> tokens -> encoder blocks -> one attention-pooled answer per hour of the horizon, in z-units."""
+
+    def __init__(self, layout: Layout, width: int, heads: int, layers: int, token: int) -> None:
+        super().__init__()
+        self.tokens = Tokens(layout, width, token)
+        self.blocks = nn.ModuleList(EncoderBlock(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)  # the last block's tokens (n, tokens, d): the feature map
+        self.decoder = HorizonQueries(layout, width)
+
+    def attend(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        """(n, t, c) -> forecasts (n, h), pooling (n, blocks, tokens), self-attention per layer (n, heads, tokens, tokens)."""
+        x = self.tokens(z)
+        seen = []
+        for block in self.blocks:
+            x, weights = block(x)
+            seen.append(weights)
+        return *self.decoder(z, self.norm(x)), seen
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        return self.attend(z)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerForecaster(TorchForecaster):
+    """A fitted Transformer: attention rolled out to input steps; its feature map is the encoder's last tokens."""
+
+    module: Standardised
+
+    def attention(self, context: Floats) -> Floats:
+        """(n, t): pooling weights times the encoder's rollout, each token's share spread evenly over its steps."""
+        with torch.no_grad():
+            _, pooled, seen = self.module.network.attend(self.module.z(_torch.as_tensor(context)))
+            received = (pooled.mean(1, keepdim=True).double() @ rollout([w.double() for w in seen]))[:, 0]
+        shares = steps_of_tokens(context.shape[1], self.module.network.tokens.token).double()
+        return (received @ shares).numpy()
+
+    @property
+    def feature_layer(self) -> nn.Module:
+        """The encoder's last tokens, one vector per run of `token` steps."""
+        return self.module.network.norm
+
+
+@MODELS.register(
+    ModelCard(
+        architecture="Transformer encoder over 4-step tokens",
+        source="Vaswani et al. 2017; rollout after Abnar & Zuidema 2020",
+        attention="timestep",
+        gradcam_layer="norm",
+    )
+)
+@dataclass(frozen=True, slots=True)
+class Transformer:
+    """Self-attention forecaster over all channels, with its attention weights in the open.
+
+    width: of the tokens; heads: per layer, dividing width; layers: encoder blocks; token: steps per token, at most a
+    feature group's; the rest is the training schedule (see LSTM).
+    """
+
+    width: Annotated[int, Field(gt=0)] = 64
+    heads: Annotated[int, Field(gt=0)] = 4
+    layers: Annotated[int, Field(gt=0)] = 2
+    token: Annotated[int, Field(gt=0)] = 4
+    epochs: Annotated[int, Field(gt=0)] = 12
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    batch_size: Annotated[int, Field(gt=0)] = 64
+    patience: Annotated[int, Field(gt=0)] = 4
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise BadInput(f"params: models.transformer: width {self.width} does not divide into {self.heads} heads.")
+
+    def fit(
+        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
+    ) -> TransformerForecaster:
+        """Fit on training windows, stopping early on validation windows."""
+        layout = Layout.of(shape, training.channels)
+        schedule = Schedule(self.epochs, self.learning_rate, self.batch_size, self.patience)
+        module, record = _torch.fit_network(self._network, schedule, training, validation, layout, rng)
+        return TransformerForecaster(module, _torch.card_of(self, layout, record))
+
+    def load(self, folder: Path) -> TransformerForecaster:
+        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
+        return TransformerForecaster(*_torch.load_network(self, self._network, folder))
+
+    def _network(self, layout: Layout) -> Network:
+        return Network(layout, self.width, self.heads, self.layers, self.token)
