@@ -95,7 +95,8 @@ def freeze(raw: Mapping[str, Mapping[str, Sequence[Floats]]], version: str, sour
             hi = float(np.quantile(values, QUANTILE)) if len(values) else 0.0
             if hi <= 0:
                 raise BadInput(
-                    f"cannot freeze {metric} on {task}: the 99th percentile of {len(values)} finite raw values is {hi:g}; "
+                    f"cannot freeze {metric} on {task}: "
+                    f"the 99th percentile of {len(values)} finite raw values is {hi:g}; "
                     "evaluate the full grid first."
                 )
             tasks.setdefault(task, {})[metric] = Bound(hi=hi)
