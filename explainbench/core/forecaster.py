@@ -41,6 +41,10 @@ class Forecaster(Protocol):
         """Write weights (safetensors) and the JSON card into `folder`."""
         ...
 
+    def described(self, **more: Any) -> Forecaster:
+        """The same forecaster with more blocks in its card."""
+        ...
+
 
 @runtime_checkable
 class HasTorchModule(Protocol):

@@ -23,6 +23,8 @@ class Block(BaseModel):
 
 
 class FunctionalParams(Block):
+    """How a forecast path becomes the explained scalar; first and last are horizon steps of a block mean."""
+
     kind: Literal["mean", "max", "block_mean"] = "mean"
     first: Annotated[int, Field(ge=0)] = 0
     last: int | None = None
@@ -62,6 +64,8 @@ class EnergyParams(Block):
 
 
 class SuitesParams(Block):
+    """One block per suite."""
+
     energy: EnergyParams
 
 
@@ -106,10 +110,14 @@ class ProfileParams(Block):
 
 
 class FitParams(Block):
-    """Training: strides in steps between training windows, per task the training series is cut the same way."""
+    """Training: strides in steps between training windows, per task the training series is cut the same way.
+
+    allow_weak: keep a model that does not beat seasonal-naive (tiny profiles for tests only).
+    """
 
     stride: Annotated[int, Field(gt=0)] = 4
     validation_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.15
+    allow_weak: bool = False
 
 
 class Params(Block):

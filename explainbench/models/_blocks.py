@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
 
@@ -14,7 +12,7 @@ BLOCK = 4  # forecast steps that one query answers: an hour
 
 
 class HorizonQueries(nn.Module):
-    """One-shot decoder: each hour of the horizon asks the encoded context by attention (Bahdanau et al. 2015, dot-product form).
+    """One-shot decoder: each hour of the horizon asks the encoded context by attention (after Bahdanau et al. 2015).
 
     The query of a block knows the calendar of the same time yesterday and its position in the horizon. Its answer
     corrects an anchor, a learnt combination per step of the last value and the value at the same time yesterday, so an
@@ -44,20 +42,28 @@ class HorizonQueries(nn.Module):
         anchor[0 if 2 * shape.horizon <= season else 1] = 1.0
         self.anchor = nn.Parameter(anchor)
 
-    def forward(self, z: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Contexts (n, t, c) and their encoding (n, m, d) -> forecasts (n, h) and attention (n, blocks, m)."""
-        query = self.position.expand(len(z), -1, -1)
-        if self.known is not None:
-            query = query + self.known(z[:, self.lagged[::BLOCK]][:, :, self.calendar])
-        weights = (query @ self.key(memory).transpose(1, 2) * query.shape[-1] ** -0.5).softmax(-1)
-        answer = torch.cat([weights @ self.value(memory), query], -1)
-        path = self.out(nn.functional.gelu(self.mix(answer))).flatten(1)[:, : self.horizon]
+    def forward(self, z: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        """Contexts (n, t, c) and their encoding (n, m, d) -> forecasts (n, h)."""
+        query = self._query(z)
+        heard = nn.functional.scaled_dot_product_attention(query, self.key(memory), self.value(memory))
+        path = self.out(nn.functional.gelu(self.mix(torch.cat([heard, query], -1)))).flatten(1)[:, : self.horizon]
         target = z[:, :, self.target]
-        return path + self.anchor[0] * target[:, -1:] + self.anchor[1] * target[:, self.lagged], weights
+        return path + self.anchor[0] * target[:, -1:] + self.anchor[1] * target[:, self.lagged]
+
+    def weights(self, z: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        """The attention of `forward`: (n, blocks, m), rows sum to one."""
+        query = self._query(z)
+        return (query @ self.key(memory).transpose(1, 2) * query.shape[-1] ** -0.5).softmax(-1)
+
+    def _query(self, z: torch.Tensor) -> torch.Tensor:
+        query = self.position.expand(len(z), -1, -1)
+        if self.known is None:
+            return query
+        return query + self.known(z[:, self.lagged[::BLOCK]][:, :, self.calendar])
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention with its weights in the open (Vaswani et al. 2017, section 3.2)."""
+    """Multi-head self-attention (Vaswani et al. 2017, section 3.2): fused where only its output is wanted."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -67,12 +73,20 @@ class Attention(nn.Module):
         self.project = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(n, m, d) -> (n, m, d) and attention (n, heads, m, m)."""
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, m, d) -> (n, m, d)."""
+        query, key, value = self._split(x)
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value)
+        return self.out(mixed.transpose(1, 2).reshape(x.shape))
+
+    def weights(self, x: torch.Tensor) -> torch.Tensor:
+        """The attention of `forward`: (n, heads, m, m), rows sum to one."""
+        query, key, _ = self._split(x)
+        return (query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5).softmax(-1)
+
+    def _split(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         n, m, d = x.shape
-        query, key, value = self.project(x).view(n, m, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
-        weights = (query @ key.transpose(-1, -2) * math.sqrt(self.heads / d)).softmax(-1)
-        return self.out((weights @ value).transpose(1, 2).reshape(n, m, d)), weights
+        return self.project(x).view(n, m, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4).unbind()
 
 
 class EncoderBlock(nn.Module):
@@ -86,11 +100,14 @@ class EncoderBlock(nn.Module):
         self.widen = nn.Linear(width, 2 * width)
         self.narrow = nn.Linear(2 * width, width)
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(n, m, d) -> (n, m, d) and attention (n, heads, m, m)."""
-        mixed, weights = self.attention(self.norm_attention(x))
-        x = x + mixed
-        return x + self.narrow(nn.functional.gelu(self.widen(self.norm_feed(x)))), weights
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, m, d) -> (n, m, d)."""
+        x = x + self.attention(self.norm_attention(x))
+        return x + self.narrow(nn.functional.gelu(self.widen(self.norm_feed(x))))
+
+    def weights(self, x: torch.Tensor) -> torch.Tensor:
+        """The attention of `forward`: (n, heads, m, m), rows sum to one."""
+        return self.attention.weights(self.norm_attention(x))
 
 
 def rollout(attentions: list[torch.Tensor]) -> torch.Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import safetensors.torch
@@ -25,7 +25,10 @@ from explainbench.core.windows import Channels, Windows
 SCHEMA = 1
 WEIGHTS = "model.safetensors"
 CARD = "card.json"
+FIELDS = {"architecture", "options", "shape", "channels", "weights", "weights_source"}
 VALIDATION_BATCH = 256
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +51,17 @@ class Layout:
         return [index for index, known in enumerate(self.known) if known]
 
 
-class Standardised(nn.Module):
+class Standardised(nn.Module, Generic[Network]):
     """Contexts (n, t, c) in dataset units -> forecasts (n, h) in the target's unit, around a network in z-units.
 
     The training series' mean and standard deviation are buffers, so they travel with the weights and their hash.
     """
 
+    network: Network
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, network: nn.Module, mean: Floats, std: Floats, target: int) -> None:
+    def __init__(self, network: Network, mean: Floats, std: Floats, target: int) -> None:
         super().__init__()
         self.network = network
         self.target = target
@@ -148,7 +152,7 @@ def read_card(entry: Any, folder: Path) -> dict[str, Any]:
     """Read and check `card.json`. Raises BadInput when it describes another architecture or other hyper-parameters."""
     card = read_json(folder / CARD)
     name = architecture_name(entry)
-    if not isinstance(card, dict) or card.get("schema_version") != SCHEMA:
+    if not isinstance(card, dict) or card.get("schema_version") != SCHEMA or not card.keys() >= FIELDS:
         raise BadInput(f"{folder / CARD} is not a model card of schema {SCHEMA}; fit {name} again.")
     if card["architecture"] != name:
         raise BadInput(f"{folder} holds a {card['architecture']} model, not a {name}; give the folder of a {name}.")
@@ -180,8 +184,8 @@ def read_weights(folder: Path, card: Mapping[str, Any]) -> dict[str, torch.Tenso
 
 
 def load_network(
-    entry: Any, build: Callable[[Layout], nn.Module], folder: Path
-) -> tuple[Standardised, dict[str, Any]]:
+    entry: Any, build: Callable[[Layout], Network], folder: Path
+) -> tuple[Standardised[Network], dict[str, Any]]:
     """The frozen module and the card that a network's `save` wrote. Raises BadInput or Corrupt."""
     card = read_card(entry, folder)
     state = read_weights(folder, card)
@@ -198,7 +202,9 @@ def parse_weights(content: bytes, path: Path) -> dict[str, torch.Tensor]:
     try:
         return safetensors.torch.load(content)
     except SafetensorError as error:
-        raise Corrupt(f"{path} is not a complete safetensors file ({error}); fetch or fit the weights again.") from error
+        raise Corrupt(
+            f"{path} is not a complete safetensors file ({error}); fetch or fit the weights again."
+        ) from error
 
 
 def fill(module: nn.Module, state: Mapping[str, torch.Tensor], where: Path) -> nn.Module:
@@ -231,7 +237,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long and how fast to train: epochs, AdamW learning rate (cosine to zero), windows per step, patience in epochs."""
+    """Training: most epochs, AdamW learning rate (cosine to zero), windows per step, epochs without improvement."""
 
     epochs: int
     learning_rate: float
@@ -240,13 +246,13 @@ class Schedule:
 
 
 def fit_network(
-    build: Callable[[Layout], nn.Module],
+    build: Callable[[Layout], Network],
     schedule: Schedule,
     training: Windows,
     validation: Windows,
     layout: Layout,
     rng: np.random.Generator,
-) -> tuple[Standardised, dict[str, Any]]:
+) -> tuple[Standardised[Network], dict[str, Any]]:
     """Build a network in z-units and train it; returns the frozen module and its training record."""
     seed = int(rng.integers(2**62))
     with seeded(seed):

@@ -29,24 +29,25 @@ class Network(nn.Module):
         self.sequence = nn.Identity()  # the hidden sequence (n, t, d) by a name that hooks can find
         self.decoder = HorizonQueries(layout, hidden)
 
-    def attend(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(n, t, c) -> forecasts (n, h) and attention (n, blocks, t)."""
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """(n, t, c) -> forecasts (n, h)."""
         return self.decoder(z, self.sequence(self.lstm(z)[0]))
 
-    def forward(self, z: torch.Tensor) -> torch.Tensor:
-        return self.attend(z)[0]
+    def pooling(self, z: torch.Tensor) -> torch.Tensor:
+        """The decoder's attention over steps (n, blocks, t)."""
+        return self.decoder.weights(z, self.lstm(z)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class LSTMForecaster(TorchForecaster):
     """A fitted LSTM: attention over its hidden sequence, which is also its feature map."""
 
-    module: Standardised
+    module: Standardised[Network]
 
     def attention(self, context: Floats) -> Floats:
         """(n, t): the pooling weight of each step, averaged over the hours of the horizon."""
         with torch.no_grad():
-            weights = self.module.network.attend(self.module.z(_torch.as_tensor(context)))[1]
+            weights = self.module.network.pooling(self.module.z(_torch.as_tensor(context)))
         return weights.double().mean(1).numpy()
 
     @property
@@ -78,9 +79,7 @@ class LSTM:
     batch_size: Annotated[int, Field(gt=0)] = 64
     patience: Annotated[int, Field(gt=0)] = 4
 
-    def fit(
-        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
-    ) -> LSTMForecaster:
+    def fit(self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator) -> LSTMForecaster:
         """Fit on training windows, stopping early on validation windows."""
         layout = Layout.of(shape, training.channels)
         schedule = Schedule(self.epochs, self.learning_rate, self.batch_size, self.patience)

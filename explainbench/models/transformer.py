@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import torch
@@ -48,32 +49,35 @@ class Network(nn.Module):
         self.norm = nn.LayerNorm(width)  # the last block's tokens (n, tokens, d): the feature map
         self.decoder = HorizonQueries(layout, width)
 
-    def attend(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-        """(n, t, c) -> forecasts (n, h), pooling (n, blocks, tokens), self-attention per layer (n, heads, tokens, tokens)."""
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """(n, t, c) -> forecasts (n, h)."""
+        x = self.tokens(z)
+        for block in self.blocks:
+            x = block(x)
+        return self.decoder(z, self.norm(x))
+
+    def received(self, z: torch.Tensor) -> torch.Tensor:
+        """The attention that each token receives from the forecast, through all layers: (n, tokens)."""
         x = self.tokens(z)
         seen = []
-        for block in self.blocks:
-            x, weights = block(x)
-            seen.append(weights)
-        return *self.decoder(z, self.norm(x)), seen
-
-    def forward(self, z: torch.Tensor) -> torch.Tensor:
-        return self.attend(z)[0]
+        for block in cast("Iterable[EncoderBlock]", self.blocks):
+            seen.append(block.weights(x))
+            x = block(x)
+        return self.decoder.weights(z, self.norm(x)).mean(1, keepdim=True).matmul(rollout(seen))[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
 class TransformerForecaster(TorchForecaster):
     """A fitted Transformer: attention rolled out to input steps; its feature map is the encoder's last tokens."""
 
-    module: Standardised
+    module: Standardised[Network]
 
     def attention(self, context: Floats) -> Floats:
         """(n, t): pooling weights times the encoder's rollout, each token's share spread evenly over its steps."""
         with torch.no_grad():
-            _, pooled, seen = self.module.network.attend(self.module.z(_torch.as_tensor(context)))
-            received = (pooled.mean(1, keepdim=True).double() @ rollout([w.double() for w in seen]))[:, 0]
-        shares = steps_of_tokens(context.shape[1], self.module.network.tokens.token).double()
-        return (received @ shares).numpy()
+            received = self.module.network.received(self.module.z(_torch.as_tensor(context)))
+        shares = steps_of_tokens(context.shape[1], self.module.network.tokens.token)
+        return (received.double() @ shares.double()).numpy()
 
     @property
     def feature_layer(self) -> nn.Module:
