@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -132,11 +131,11 @@ class CellStore:
             temporary.chmod(0o755)
             if target.exists():
                 shutil.rmtree(target)
-            os.replace(temporary, target)
+            temporary.rename(target)
         except OSError as error:
             raise Unavailable(
-                f"cell {result.cell} could not be written to {self.root} ({error.strerror or error}); nothing was kept of "
-                "it, finished cells are safe. Free space or fix the permissions and run again."
+                f"cell {result.cell} could not be written to {self.root} ({error.strerror or error}); nothing was "
+                "kept of it, finished cells are safe. Free space or fix the permissions and run again."
             ) from error
         finally:
             if temporary is not None:
@@ -176,9 +175,9 @@ class CellStore:
             return []
         return sorted(folder for folder in self.root.iterdir() if folder.is_dir() and not folder.name.startswith("."))
 
-    def prune(self, keep: set[Path]) -> list[Path]:
-        """Remove cells that left the grid and folders that an interrupted write left; return what was removed."""
-        gone = [folder for folder in self.folders() if folder not in keep]
+    def prune(self, keep: set[Path], prefix: str) -> list[Path]:
+        """Remove the suite's cells (folders with `prefix`) that left the grid, and what interrupted writes left."""
+        gone = [folder for folder in self.folders() if folder.name.startswith(prefix) and folder not in keep]
         if self.root.is_dir():
             gone += [folder for folder in self.root.iterdir() if folder.name.startswith(".writing-")]
         for folder in gone:

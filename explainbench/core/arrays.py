@@ -1,4 +1,7 @@
-"""Array types. Axis letters everywhere: n windows, t context steps, c channels, h horizon, q quantiles, g groups, r runs."""
+"""Array types.
+
+Axis letters everywhere: n windows, t context steps, c channels, h horizon, q quantiles, g groups, r runs.
+"""
 
 import numpy as np
 from numpy.typing import NDArray

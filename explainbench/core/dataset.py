@@ -32,6 +32,7 @@ class DatasetCard:
     licence: str
     synthetic: bool
     banner: str | None = None  # one line shown on every report
+    validation_share: float | None = None  # where the dataset fixes its own split, instead of fit.validation_share
 
 
 class DatasetEntry(Protocol):

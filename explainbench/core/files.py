@@ -33,7 +33,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.chmod(0o644)
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         raise Unavailable(
             f"{path} could not be written ({error.strerror or error}); nothing was changed. "
@@ -51,7 +51,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON with sorted keys, atomically; NaN is refused, so that every reader can parse it."""
+    """Write `value` as indented JSON with sorted keys, atomically; NaN is refused."""
     text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
 

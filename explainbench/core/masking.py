@@ -28,7 +28,7 @@ class Groups:
 
     @classmethod
     def of(cls, channels: Channels, steps: int, segment: int, used: Ints) -> Groups:
-        """Cut each used, observed channel of a window of `steps` steps into runs; the latest run is the last of its channel.
+        """Cut each used, observed channel of a window of `steps` steps into runs, oldest run first.
 
         The oldest run of a channel is the short one where `segment` does not divide `steps`.
         """
@@ -86,7 +86,7 @@ class Climatology:
 
     @classmethod
     def of(cls, stamps: Stamps, values: Floats) -> Climatology:
-        """Fit on a quarter-hourly series: stamps (s,), values (s, c). The incomplete first and last days are left out."""
+        """Fit on a quarter-hourly series: stamps (s,), values (s, c); incomplete days are left out."""
         minute = (stamps - stamps.astype("datetime64[D]")).astype("timedelta64[m]").astype(int)
         first = int(np.flatnonzero(minute == 0)[0])
         days = (len(stamps) - first) // QUARTERS
@@ -107,7 +107,7 @@ def is_weekend(stamps: Stamps) -> Bools:
 class Masker:
     """The masking operator: what a group's inputs become when the group is masked.
 
-    climatology is None for tabular data, where only `mean`, `resample`-free operators are defined.
+    climatology is None for tabular data, whose masked columns take the training mean.
     """
 
     groups: Groups

@@ -56,6 +56,7 @@ class EnergyParams(Block):
 
     dataset: str
     masker: Operator = "climatology"
+    overlapping_windows: bool = False  # allowed only for series too short for disjoint ones; effective n is reported
     tasks: dict[str, TaskParams]
     models: list[str]
     methods: list[str]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -70,11 +70,10 @@ class Registry(Generic[Card, Entry]):
         allowed = {item.name for item in fields(entry) if item.init}
         for key in options:
             if key not in allowed:
-                raise BadInput(
-                    f"params: {self.kind}s.{name}.{key} is not an option; its options are {', '.join(sorted(allowed)) or 'none'}."
-                )
+                known = ", ".join(sorted(allowed)) or "none"
+                raise BadInput(f"params: {self.kind}s.{name}.{key} is not an option; its options are {known}.")
         try:
-            return TypeAdapter(entry).validate_python(options)
+            return cast(Entry, TypeAdapter(entry).validate_python(options))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])

@@ -34,10 +34,10 @@ PATH_ROWS = 256  # path points per captum step, a multiple of the model batch
 class IntegratedGradients:
     """The path integral of the gradient from the fully masked window to the window, times their difference.
 
-    The baseline is the masking operator's fully masked window, not a constant: with a constant one, integrated gradients
-    of an instance-normalised model are gradient x input. steps: Gauss-Legendre points; tolerance: largest accepted
-    completeness gap as a share of abs(f(x) - f(baseline)) plus one thousandth of abs(f(x)); windows above it are
-    recomputed with twice the steps, at most max_steps.
+    The baseline is the masking operator's fully masked window, not a constant: with a constant one, integrated
+    gradients of an instance-normalised model are gradient x input. steps: Gauss-Legendre points; tolerance: largest
+    accepted completeness gap as a share of abs(f(x) - f(baseline)) plus one thousandth of abs(f(x)); windows above it
+    are recomputed with twice the steps, at most max_steps.
     """
 
     steps: Annotated[int, Field(ge=8)] = 128

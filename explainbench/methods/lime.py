@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 from pydantic import Field
@@ -67,7 +67,7 @@ class Lime:
                 feature_selection="none",
                 model_regressor=Ridge(alpha=self.ridge),
             )
-            for group, weight in pairs:
+            for group, weight in cast(list[tuple[int, float]], pairs):
                 weights[window, group] = weight
         return Explanation(masker.groups.spread(weights), Surrogate(intercept, weights, keep))
 

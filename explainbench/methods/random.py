@@ -29,7 +29,7 @@ class Random:
     """A seeded random ranking of the feature groups: what every explanation has to beat."""
 
     def explain(self, model: ExplainedModel, windows: Windows, masker: Masker, rng: np.random.Generator) -> Explanation:
-        """Attributions (n, t, c) without unit; a window's ranking depends on the seed and its origin, not on its batch."""
+        """Attributions (n, t, c) without unit; a window's ranking depends on seed and origin, not on its batch."""
         seed = int(rng.integers(2**32))
         importance = np.stack([stream(seed, str(origin)).random(len(masker.groups)) for origin in windows.origin])
         return Explanation(masker.groups.spread(importance * masker.groups.sizes))

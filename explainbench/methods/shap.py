@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from explainbench.core.arrays import Bools, Floats
+from explainbench.core.errors import BadInput
 from explainbench.core.explanation import Explanation, MethodCard, Surrogate
 from explainbench.core.forecaster import ExplainedModel
 from explainbench.core.masking import Masker
@@ -41,10 +42,18 @@ class Shap:
     coalitions: Annotated[int, Field(ge=16)] = 512
 
     def explain(self, model: ExplainedModel, windows: Windows, masker: Masker, rng: np.random.Generator) -> Explanation:
-        """Attributions (n, t, c) in the target's unit, each group's value shared equally among its inputs."""
+        """Attributions (n, t, c) in the target's unit, each group's value shared equally among its inputs.
+
+        Raises BadInput when there are fewer coalitions than the regression needs.
+        """
         from shap import KernelExplainer
 
         groups = len(masker.groups)
+        if self.coalitions < 2 * groups:
+            raise BadInput(
+                f"params: methods.shap.coalitions = {self.coalitions} is less than two per feature group ({groups} "
+                "groups), so the regression has no unique solution; raise it."
+            )
         designs: list[Bools] = []
 
         def game(coalitions: Floats) -> Floats:

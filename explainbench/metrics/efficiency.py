@@ -17,5 +17,5 @@ class Efficiency:
     """Latency of one explanation against the edge reference budget, 1/(1 + t/t_ref)."""
 
     def score(self, evidence: Evidence) -> Mapping[str, Score]:
-        """Raises Pending: a timing is an archived measurement, so the profile stage supplies it (results/profile.json)."""
+        """Raises Pending: a timing is an archived measurement that the profile stage supplies."""
         raise Pending("timed by the profile stage and joined on boards; timings are never part of a cell")
