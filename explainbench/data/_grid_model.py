@@ -79,10 +79,10 @@ class Region:
     wind_memory: float = 200.0
     wind_sd: float = 1.25
     # load
-    direct: float = 0.3  # s: share of the felt temperature that follows the air at once
-    inertia: float = 1 / 96  # weight of the newest step in the EMA: a time constant of one day
+    direct: float = 0.4  # s: share of the felt temperature that follows the air at once
+    inertia: float = 1 / 72  # weight of the newest step in the EMA: a time constant of 18 hours
     heating: float = 44.0  # MW per degree below 15
-    cooling: float = 62.0  # MW per degree above 19.5
+    cooling: float = 74.0  # MW per degree above 19.5
     bend: float = 1.2  # degrees over which either response sets in
     load_noise: Seasonal = Seasonal(short=0.96, daily=0.5, sd=70.0)
     # price
@@ -315,7 +315,7 @@ def _merit_order(residual: Floats) -> tuple[Floats, Floats]:
     parts = (  # (level where it starts in MW, width of the bend in MW, USD/MWh per MW beyond it)
         (2900.0, 260.0, 0.038),
         (3600.0, 150.0, 0.100),
-        (3980.0, 70.0, 0.800),
+        (3950.0, 80.0, 0.520),
     )
     offer = 36.0 + 0.011 * (residual - 2500.0)
     slope = np.full_like(residual, 0.011)
