@@ -1,0 +1,94 @@
+"""Recompute a stored cell, and compare cells with those of another machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from explainbench.core.errors import BadInput, NotApplicable
+from explainbench.core.params import Params
+from explainbench.core.provenance import sha256_json
+from explainbench.core.workspace import Workspace
+from explainbench.stages.evaluate import cell_spec, evaluate_cell
+from explainbench.store import CellStore, StoredCell
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Digest expected and found, and the worst relative difference of a score where they differ."""
+
+    expected: str
+    found: str
+    worst: float
+    metric: str
+    detail: str
+
+    @property
+    def same_bits(self) -> bool:
+        """Whether the cell came out bit for bit."""
+        return self.expected == self.found
+
+
+def replay_cell(workspace: Workspace, params: Params, stored: StoredCell) -> Replay:
+    """Compute the cell again in a temporary store and compare result digests, then scores.
+
+    Raises NotApplicable when code, parameters, weights or data are no longer those of the record: then a replay would
+    compare two different things.
+    """
+    cell = stored.cell
+    now = cell_spec(workspace, params, cell).model_dump(mode="json")
+    if sha256_json(now) != stored.record.cell_id:
+        then = stored.record.spec.model_dump(mode="json")
+        changed = sorted(key for key in now if now[key] != then.get(key))
+        raise NotApplicable(f"not replayed: {', '.join(changed)} differ now from what the record was computed with")
+    with TemporaryDirectory(prefix="explainbench-replay-") as folder:
+        again = CellStore(Path(folder)).read(evaluate_cell(workspace, params, cell, Path(folder)).folder)
+        worst, metric = _worst(stored, again)
+        same = again.record.result_digest == stored.record.result_digest
+        detail = "same bits" if same else f"scores differ by at most {worst:.3g} relative, in {metric or 'no score'}"
+        return Replay(stored.record.result_digest, again.record.result_digest, worst, metric, detail)
+
+
+def compare_with(workspace: Workspace, reference: Path, tolerance: float) -> list[str]:
+    """Compare every cell with the cell of the same id under `reference`/cells: problems, each in a sentence.
+
+    For another processor type, where bits differ but numbers must agree within a relative tolerance.
+    """
+    ours = {stored.record.cell_id: stored for stored in CellStore(workspace.cells)}
+    theirs = {stored.record.cell_id: stored for stored in CellStore(reference / "cells")}
+    if not theirs:
+        raise BadInput(f"{reference / 'cells'} holds no cells; give the folder that holds cells/.")
+    problems = [
+        f"{theirs[cell_id].cell} ({cell_id[:16]}) is only in the reference" for cell_id in theirs.keys() - ours.keys()
+    ]
+    problems += [
+        f"{ours[cell_id].cell} ({cell_id[:16]}) is not in the reference" for cell_id in ours.keys() - theirs.keys()
+    ]
+    for cell_id in sorted(ours.keys() & theirs.keys()):
+        if ours[cell_id].record.result_digest == theirs[cell_id].record.result_digest:
+            continue
+        worst, metric = _worst(theirs[cell_id], ours[cell_id])
+        if worst > tolerance:
+            problems.append(f"{ours[cell_id].cell}: {metric} differs by {worst:.3g} relative, more than {tolerance:g}")
+    return sorted(problems)
+
+
+def _worst(one: StoredCell, two: StoredCell) -> tuple[float, str]:
+    """Largest difference of a raw score, relative to the metric's largest absolute score, and the metric."""
+    worst, where = 0.0, ""
+    a, b = one.scores().to_pandas(), two.scores().to_pandas()
+    for metric, rows in a.groupby("metric"):
+        other = b[b["metric"] == metric]
+        if len(rows) != len(other) or list(rows["status"]) != list(other["status"]):
+            return np.inf, str(metric)
+        left, right = rows["raw"].to_numpy(dtype=float), other["raw"].to_numpy(dtype=float)
+        known = np.isfinite(left)
+        if known.any():
+            scale = max(float(np.abs(left[known]).max()), 1e-12)
+            difference = float(np.abs(left[known] - right[known]).max()) / scale
+            if difference > worst:
+                worst, where = difference, str(metric)
+    return worst, where
