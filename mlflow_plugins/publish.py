@@ -1,0 +1,502 @@
+"""Cells and boards into the tracking store: one flat run each, from files, idempotent by cell id and record digest."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from explainbench.analysis.intervals import mean_intervals, resample_indices
+from explainbench.core.arrays import Floats
+from explainbench.core.cell import stream
+from explainbench.core.errors import BadInput, ExplainBenchError, Unavailable
+from explainbench.core.files import write_bytes, write_json
+from explainbench.core.params import StatisticsParams
+from explainbench.core.provenance import sha256_json
+from explainbench.core.record import SCHEMA, CellRecord
+from explainbench.core.workspace import Workspace
+from explainbench.store import StoredCell, first_problem, read_lock
+from mlflow_plugins._checkout import Checkout, read_checkout, working_tree
+from mlflow_plugins._mlflow import DatasetUse, Store, complete, ensure_store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+PREFIX = "explainbench."
+# Where a score stands in MLflow: `family/name`, one chart section per family. Others follow the rule in `metric_name`.
+NAMES = {
+    "diagnosticity": "faithfulness/diagnosticity",
+    "lipschitz": "stability/lipschitz",
+    "noise_floor": "stability/noise_floor",
+}
+COLUMNS = [  # of the saved view; the first one sorts
+    "faithfulness/skill",
+    "faithfulness/skill.lo",
+    "faithfulness/skill.hi",
+    "faithfulness/raw",
+    "fidelity/value",
+    "stability/value",
+    "stability/value.lo",
+    "stability/value.hi",
+]
+DESCRIPTION = (
+    "# ExplainBench, suite {suite}: one run per cell (model x method x task), one per board\n\n"
+    "Rows are a projection of `cells.lock.json`; rebuild them with `explainbench publish`, check any of them with "
+    "`explainbench audit RUN_ID`. Open the Runs tab with "
+    "`?viewStateShareKey=explainbench&workflowType=machine_learning` for the leaderboard view. Useful filters: "
+    "`tags.explainbench.method = 'lime'`, `tags.explainbench.superseded = 'false'`, "
+    '`metrics."stability/value.lo" < 0.5`.\n'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What publishing did. refused: one sentence per cell whose files do not have their digests."""
+
+    published: int = 0
+    already: int = 0
+    superseded: int = 0
+    replaced: int = 0  # runs that an interruption had left half-logged
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Known:
+    """What one experiment holds about cells."""
+
+    store: Store
+    complete: dict[tuple[str, str], Run] = field(default_factory=dict)  # by cell id and record digest
+    extra: list[Run] = field(default_factory=list)  # a second run of the same record
+
+
+class Publisher:
+    """Publishes cells as they finish. Use it as a context manager, in the parent process only.
+
+    One publisher per project and store at a time: opening a second one raises Unavailable, as does a store that cannot
+    be used. Leaving the context marks what was superseded and refreshes the database's statistics.
+    """
+
+    def __init__(self, workspace: Workspace, statistics: StatisticsParams | None = None) -> None:
+        self.workspace = workspace
+        self.statistics = statistics or StatisticsParams()
+        self.name = workspace_name(workspace)
+        self._lock: IO[str] | None = None
+        self._known: dict[str, _Known] = {}
+        self._session: dict[tuple[str, str], str] = {}  # cell id and record digest -> cell name
+        self._checkout: Checkout | None = None
+        self._tree: str | None = None
+        self._counts = {"published": 0, "already": 0, "superseded": 0, "replaced": 0}
+        self._refused: list[str] = []
+
+    def __enter__(self) -> Self:
+        name = hashlib.sha256(f"{self.workspace.output} {self.workspace.tracking_uri}".encode()).hexdigest()[:16]
+        self._lock = (Path(tempfile.gettempdir()) / f"explainbench-publish-{name}.lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._lock.close()
+            raise Unavailable(
+                f"another process is publishing {self.workspace.output}; wait for it to end, then run publish again."
+            ) from error
+        self._checkout = read_checkout(self.workspace.root)
+        self._tree = working_tree(Path(__file__).parents[1] / "explainbench")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._supersede()
+                for known in self._known.values():
+                    known.store.analyse()
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+
+    @property
+    def counts(self) -> Counts:
+        """What was done so far."""
+        return Counts(**self._counts, refused=tuple(self._refused))
+
+    def open(self, suite: str = "energy") -> Store:
+        """The experiment of a suite, created where it is missing. Raises Unavailable."""
+        return self._of(suite).store
+
+    def publish(self, stored: StoredCell) -> str | None:
+        """Publish one cell; the id of its run, or None when the cell was refused. Raises Unavailable."""
+        problem = first_problem(stored)
+        if problem is not None:
+            self._refused.append(problem)
+            return None
+        known = self._of(stored.cell.suite)
+        key = (stored.record.cell_id, stored.digest)
+        self._session[key] = str(stored.cell)
+        if key in known.complete:
+            self._counts["already"] += 1
+            return known.complete[key].info.run_id
+        checkout = self._checkout
+        assert checkout is not None, "use Publisher as a context manager"
+        _draw(stored)
+        metrics = headline(stored, self.statistics)
+        run_id = known.store.write(
+            run_name(stored.record),
+            {
+                **record_tags(stored),
+                **checkout.tags(),
+                **({f"{PREFIX}code_tree": self._tree} if self._tree else {}),
+                f"{PREFIX}workspace": self.name,
+                f"{PREFIX}superseded": "false",
+                "mlflow.note.content": note(stored, metrics, self.statistics.confidence),
+            },
+            parameters(stored, self.statistics),
+            metrics | measurements(stored),
+            _dataset(stored.record, checkout),
+            stored.folder,
+        )
+        run = known.store.run(run_id)
+        assert run is not None
+        known.complete[key] = run
+        self._counts["published"] += 1
+        return run_id
+
+    def _of(self, suite: str) -> _Known:
+        if suite not in self._known:
+            store = open_experiment(self.workspace, suite)
+            known = _Known(store)
+            for run in store.runs(f"tags.{PREFIX}kind = 'cell'"):
+                key = (run.data.tags.get(f"{PREFIX}cell_id", ""), run.data.tags.get(f"{PREFIX}record_sha256", ""))
+                if not complete(run):
+                    self._replace(store, run)
+                elif key in known.complete:
+                    known.extra.append(run)
+                else:
+                    known.complete[key] = run
+            self._known[suite] = known
+        return self._known[suite]
+
+    def _replace(self, store: Store, run: Run) -> None:
+        """Close a half-logged run of this project; its cell is then published anew. Others' may still be written."""
+        tags = run.data.tags
+        if tags.get(f"{PREFIX}workspace") != self.name or tags.get(f"{PREFIX}superseded") == "true":
+            return
+        store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
+        store.set_tag(run.info.run_id, f"{PREFIX}superseded_because", "logging was interrupted")
+        store.kill(run.info.run_id)
+        self._counts["replaced"] += 1
+
+    def _supersede(self) -> None:
+        """Mark this project's runs whose cell left cells.lock.json, or was recomputed; unmark those that came back."""
+        lock = set(read_lock(self.workspace.lock).items()) | set(self._session)
+        names = set(self._session.values())
+        whole = self.workspace.lock.is_file()
+        for known in self._known.values():
+            for key, run in known.complete.items():
+                tags = run.data.tags
+                marked = tags.get(f"{PREFIX}superseded") == "true"
+                ours = tags.get(f"{PREFIX}workspace") == self.name
+                if key in lock:
+                    if marked:
+                        known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "false")
+                elif ours and not marked and (whole or cell_name(run) in names):
+                    known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
+                    self._counts["superseded"] += 1
+            for run in known.extra:
+                if run.data.tags.get(f"{PREFIX}superseded") != "true":
+                    known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
+                    self._counts["superseded"] += 1
+
+
+def publish_cells(
+    workspace: Workspace, cells: Iterable[StoredCell], statistics: StatisticsParams | None = None
+) -> Counts:
+    """Bring the tracking store to these cells: publish what is missing, mark what is superseded. Raises Unavailable."""
+    with Publisher(workspace, statistics) as publisher:
+        for stored in cells:
+            publisher.publish(stored)
+    return publisher.counts
+
+
+def publish_board(workspace: Workspace, name: str, board: Mapping[str, Any], files: Mapping[str, str]) -> str:
+    """One run per board, idempotent by the digest of its content. Returns the run id. Raises Unavailable.
+
+    name: what the run is called; board: a JSON object; its plain values at the top become tags, and the mean and
+    interval of its `rows` (objects with `entry`, `mean`, `low`, `high`) metrics; files: further texts by file name.
+    """
+    digest = sha256_json(dict(board))
+    store = open_experiment(workspace, str(board.get("suite", "energy")))
+    tags = {
+        f"{PREFIX}{key}": _text(value) for key, value in board.items() if isinstance(value, (str, int, float, bool))
+    }
+    tags |= {
+        f"{PREFIX}kind": "board",
+        f"{PREFIX}schema": str(SCHEMA),
+        f"{PREFIX}board": name,
+        f"{PREFIX}board_sha256": digest,
+        f"{PREFIX}workspace": workspace_name(workspace),
+        f"{PREFIX}superseded": "false",
+        **read_checkout(workspace.root).tags(),
+    }
+    current: str | None = None
+    for run in store.runs(f"tags.{PREFIX}kind = 'board' and tags.{PREFIX}workspace = '{workspace_name(workspace)}'"):
+        old = run.data.tags
+        if old.get(f"{PREFIX}board") != name:
+            continue
+        if complete(run) and old.get(f"{PREFIX}board_sha256") == digest and current is None:
+            current = run.info.run_id
+            if old.get(f"{PREFIX}superseded") != "false":
+                store.set_tag(current, f"{PREFIX}superseded", "false")
+        elif old.get(f"{PREFIX}superseded") != "true":
+            store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
+            if not complete(run):
+                store.kill(run.info.run_id)
+    if current is not None:
+        return current
+    metrics: dict[str, float] = {}
+    for row in board.get("rows", []):
+        for key, suffix in (("mean", ""), ("low", ".lo"), ("high", ".hi")):
+            if isinstance(row.get(key), (int, float)):
+                metrics[f"board/{_safe(str(row['entry']))}{suffix}"] = float(row[key])
+    with tempfile.TemporaryDirectory(prefix="explainbench-") as temporary:
+        folder = Path(temporary)
+        write_json(folder / "board.json", dict(board))
+        for file, content in files.items():
+            write_bytes(folder / file, content.encode())
+        params = {"board_sha256": digest}
+        tags["mlflow.note.content"] = files.get("board.md", f"**{name}**")
+        return store.write(name, tags, params, metrics, None, folder)
+
+
+def open_experiment(workspace: Workspace, suite: str) -> Store:
+    """The experiment of a suite in the project's tracking store, created where it is missing. Raises Unavailable."""
+    description = DESCRIPTION.format(suite=suite)
+    artifacts = workspace.output / "mlartifacts" / suite
+    return ensure_store(workspace.tracking_uri, experiment_name(suite), artifacts, description, COLUMNS)
+
+
+def experiment_name(suite: str) -> str:
+    """The MLflow experiment of a suite."""
+    return f"explainbench-{suite}"
+
+
+def workspace_name(workspace: Workspace) -> str:
+    """Twelve hex digits that tell projects apart which share a tracking store; part of no digest."""
+    return hashlib.sha256(str(workspace.output).encode()).hexdigest()[:12]
+
+
+def run_name(record: CellRecord) -> str:
+    """`model·method·task`."""
+    cell = record.spec.cell
+    return f"{cell.model}·{cell.method}·{cell.task}"
+
+
+def cell_name(run: Run) -> str:
+    """`suite/task/model/method` of a cell's run, from its tags."""
+    return "/".join(run.data.tags.get(PREFIX + key, "?") for key in ("suite", "task", "model", "method"))
+
+
+def record_tags(stored: StoredCell) -> dict[str, str]:
+    """The tags that follow from the record alone; an audit computes them again and compares."""
+    record, spec = stored.record, stored.record.spec
+    card = spec.method_card
+    streams = stored.seeds().get("streams", {})
+    named = {
+        "kind": "cell",
+        "schema": record.schema_version,
+        "protocol": spec.protocol,
+        "suite": spec.cell.suite,
+        "task": spec.cell.task,
+        "model": spec.cell.model,
+        "method": spec.cell.method,
+        "cell_id": record.cell_id,
+        "record_sha256": stored.digest,
+        "result_digest": record.result_digest,
+        "dataset": spec.dataset,
+        "dataset_sha256": spec.dataset_sha256,
+        "windows_sha256": spec.windows_sha256,
+        "model_card_sha256": spec.model_card_sha256,
+        "weights_sha256": spec.weights_sha256,
+        "weights_source": spec.weights_source,
+        "deterministic": card.get("deterministic"),
+        "baseline": card.get("category") == "baseline",
+        "runs": spec.runs,
+        "seed": spec.seed,
+        "seed_sequence": f"SeedSequence({spec.seed}, spawn_key=SHA-256 of names): {', '.join(sorted(streams))}",
+        "masker": spec.parameters.get("masker"),
+        "groups": len(record.groups),
+        "basis": "F+Fid" if "fidelity" in record.scores else "F",
+        "sources_sha256": sha256_json(spec.sources),
+    }
+    return {PREFIX + key: _text(value) for key, value in named.items()}
+
+
+def parameters(stored: StoredCell, statistics: StatisticsParams) -> dict[str, str]:
+    """MLflow params, which its API cannot overwrite: protocol, task, method and metric options, the record's digest."""
+    spec = stored.record.spec
+    found: dict[str, Any] = {
+        "protocol": spec.protocol,
+        "seed": spec.seed,
+        "runs": spec.runs,
+        "model": spec.cell.model,
+        "method": spec.cell.method,
+        "task": spec.cell.task,
+        "record_sha256": stored.digest,
+        "statistics.bootstrap": statistics.bootstrap,
+        "statistics.confidence": statistics.confidence,
+    }
+    found |= _flat(spec.parameters)
+    found |= {f"library.{name}": version for name, version in spec.libraries.items()}
+    return {_safe(key): _text(value) for key, value in found.items()}
+
+
+def headline(stored: StoredCell, statistics: StatisticsParams) -> dict[str, float]:
+    """Numbers that follow from the cell's files alone: means over windows with `.lo` and `.hi`, counters, diagnostics.
+
+    The interval is the percentile bootstrap of the mean over the windows where the score is defined.
+    """
+    metrics: dict[str, float] = {}
+    columns: dict[int, dict[str, Floats]] = {}
+    asked = stored.record.spec.parameters.get("metrics", {})
+    for score, (raw, value) in sorted(score_arrays(stored).items()):
+        for kind, array in (("value", value), ("raw", raw)):
+            name = metric_name(score, kind, asked)
+            if array is None or name in metrics:
+                continue
+            finite = array[np.isfinite(array)]
+            if not len(finite):
+                continue
+            metrics[name] = float(finite.mean())
+            if len(finite) > 1:
+                columns.setdefault(len(finite), {})[name] = finite
+    for n, arrays in columns.items():
+        indices = resample_indices(n, statistics.bootstrap, stream(stored.record.spec.seed, "interval", n))
+        intervals = mean_intervals(np.stack(list(arrays.values()), axis=1), indices, statistics.confidence)
+        for name, low, high in zip(arrays, intervals.low, intervals.high, strict=True):
+            metrics[f"{name}.lo"], metrics[f"{name}.hi"] = float(low), float(high)
+    record = stored.record
+    metrics["cost/evaluations_per_explanation"] = record.evaluations_per_explanation
+    metrics["cost/gradients_per_explanation"] = record.gradients_per_explanation
+    metrics |= {f"diagnostics/{_safe(name)}": value for name, value in record.notes.items()}
+    return metrics
+
+
+def measurements(stored: StoredCell) -> dict[str, float]:
+    """Archived measurements of this execution; in no digest and compared by no audit."""
+    measured = stored.measured()
+    if measured is None:
+        return {}
+    return {
+        "measured/seconds": measured.seconds,
+        "measured/model_seconds": measured.model_seconds,
+        "measured/peak_memory_mb": measured.peak_memory_mb,
+    }
+
+
+def score_arrays(stored: StoredCell) -> dict[str, tuple[Floats, Floats | None]]:
+    """{score: (raw (n,), value (n,) or None)} in window order, NaN where a window has none; a set's score is (1,)."""
+    table = stored.scores()
+    columns = [table.column(name).to_pylist() for name in ("metric", "window", "status", "raw", "value")]
+    rows: dict[str, list[tuple[int, float | None, float | None]]] = {}
+    for metric, window, status, raw, value in zip(*columns, strict=True):
+        if status == "value" or window >= 0:
+            rows.setdefault(metric, []).append((window, raw, value))
+    found: dict[str, tuple[Floats, Floats | None]] = {}
+    for metric, items in rows.items():
+        items.sort(key=lambda item: item[0])
+        raw = np.array([np.nan if item[1] is None else item[1] for item in items], dtype=np.float64)
+        value = np.array([np.nan if item[2] is None else item[2] for item in items], dtype=np.float64)
+        found[metric] = (raw, None if np.isnan(value).all() else value)
+    return found
+
+
+def metric_name(score: str, kind: str, metrics: Iterable[str]) -> str:
+    """`family/name`: a metric's own score is `metric/value` ([0, 1]) or `metric/raw`, its others `metric/other`."""
+    if score in NAMES:
+        return NAMES[score]
+    families = sorted((name for name in metrics if score == name or score.startswith(f"{name}_")), key=len)
+    if not families:
+        return f"score/{score}"
+    family = families[-1]
+    return f"{family}/{kind}" if score == family else f"{family}/{score.removeprefix(f'{family}_')}"
+
+
+def note(stored: StoredCell, metrics: Mapping[str, float], confidence: float = 0.95) -> str:
+    """The run's description in markdown: what the cell is, its numbers with intervals, its gaps, how to audit it."""
+    record, spec = stored.record, stored.record.spec
+    cell = spec.cell
+    lines = [
+        f"**{cell.model} x {cell.method}** on task {cell.task} ({spec.parameters.get('task', {}).get('target', '')})",
+        "",
+    ]
+    banner = _banner(spec.dataset)
+    if banner:
+        lines += [f"> {banner}", ""]
+    lines += [f"| score | mean | {confidence:.0%} interval |", "| --- | --- | --- |"]
+    for name, value in metrics.items():
+        if f"{name}.lo" in metrics:
+            lines.append(f"| {name} | {value:.4g} | [{metrics[f'{name}.lo']:.4g}, {metrics[f'{name}.hi']:.4g}] |")
+    if record.skipped:
+        lines += [
+            "",
+            "Without a number: " + "; ".join(f"{k} ({v.status}: {v.reason})" for k, v in record.skipped.items()),
+        ]
+    audit = f"explainbench audit {cell.cell}"
+    lines += ["", f"Check the whole chain behind these numbers: `{audit}`, and compute them again: `{audit} --replay`."]
+    return "\n".join(lines)
+
+
+def _draw(stored: StoredCell) -> None:
+    """Draw the cell's figures where they are missing; a cell is worth publishing without them."""
+    if not stored.figures():
+        from explainbench.figures import draw_cell
+
+        try:
+            draw_cell(stored, stored.folder / "figures")
+        except ExplainBenchError:
+            return
+
+
+def _dataset(record: CellRecord, checkout: Checkout) -> DatasetUse:
+    source = {
+        "url": "data",
+        "dataset": record.spec.dataset,
+        "sha256": record.spec.dataset_sha256,
+        "revision": checkout.commit,
+        "md5": checkout.data_md5,
+    }
+    return DatasetUse(record.spec.dataset, record.spec.dataset_sha256, source)
+
+
+def _banner(dataset: str) -> str | None:
+    from explainbench.core.registry import DATASETS
+
+    try:
+        return DATASETS.card(dataset).banner
+    except BadInput:
+        return None
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _safe(name: str) -> str:
+    """A name that MLflow accepts: letters, digits and `_-. /`."""
+    return "".join(char if char.isalnum() or char in "_-. /" else "_" for char in name)
