@@ -74,10 +74,10 @@ class LSTM:
 
     hidden: Annotated[int, Field(gt=0)] = 64
     layers: Annotated[int, Field(gt=0)] = 1
-    epochs: Annotated[int, Field(gt=0)] = 12
+    epochs: Annotated[int, Field(gt=0)] = 6
     learning_rate: Annotated[float, Field(gt=0)] = 3e-3
     batch_size: Annotated[int, Field(gt=0)] = 64
-    patience: Annotated[int, Field(gt=0)] = 4
+    patience: Annotated[int, Field(gt=0)] = 3
 
     def fit(self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator) -> LSTMForecaster:
         """Fit on training windows, stopping early on validation windows."""

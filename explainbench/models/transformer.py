@@ -105,10 +105,10 @@ class Transformer:
     heads: Annotated[int, Field(gt=0)] = 4
     layers: Annotated[int, Field(gt=0)] = 2
     token: Annotated[int, Field(gt=0)] = 4
-    epochs: Annotated[int, Field(gt=0)] = 12
+    epochs: Annotated[int, Field(gt=0)] = 6
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     batch_size: Annotated[int, Field(gt=0)] = 64
-    patience: Annotated[int, Field(gt=0)] = 4
+    patience: Annotated[int, Field(gt=0)] = 3
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
