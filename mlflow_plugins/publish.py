@@ -498,5 +498,5 @@ def _text(value: Any) -> str:
 
 
 def _safe(name: str) -> str:
-    """A name that MLflow accepts: letters, digits and `_-. /`."""
-    return "".join(char if char.isalnum() or char in "_-. /" else "_" for char in name)
+    """A name that MLflow accepts: letters, digits and `_-. /`; the dot between model and method becomes a full stop."""
+    return "".join(char if char.isalnum() or char in "_-. /" else "_" for char in name.replace("·", "."))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 
 from explainbench.core.cell import Cell, CellResult, Score, Skipped, stream
 from explainbench.core.files import write_json, write_npz
-from explainbench.core.provenance import sha256_file, sha256_json, source_identity
+from explainbench.core.provenance import sha256_file, source_identity
 from explainbench.core.record import CellName, CellSpec, Measured
 from explainbench.core.windows import Channels, Windows
 from explainbench.core.workspace import Workspace
@@ -156,6 +156,10 @@ class Project:
             {"convergence": 1e-6},
             MEASURED,
         )
+        (stored.folder / "figures").mkdir()
+        (stored.folder / "figures" / "attribution.png").write_bytes(
+            b"drawn"
+        )  # drawing takes a second: not in every test
         return stored
 
     def lock(self, *cells: StoredCell) -> None:
@@ -216,13 +220,20 @@ def build_data(root: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def mlflow():
-    """The library, imported once: two seconds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from mlflow_plugins._mlflow import library
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An initialised, empty MLflow database: importing and migrating takes seconds, so once."""
+    from mlflow_plugins._mlflow import open_store
 
-        return library()
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    path.touch()
+    assert open_store(f"sqlite:///{path}", "nothing") is None
+    return path
+
+
+@pytest.fixture
+def tracking(project: Project, empty_store: Path) -> Path:
+    """The project's own tracking store, empty."""
+    return Path(shutil.copy(empty_store, project.workspace.output / "mlflow.db"))
 
 
 @pytest.fixture
@@ -233,6 +244,3 @@ def cells(project: Project) -> Callable[[], list[StoredCell]]:
         return made
 
     return make
-
-
-__all__ = ["sha256_json"]
