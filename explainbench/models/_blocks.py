@@ -11,6 +11,23 @@ SEASON = 96  # steps of a day
 BLOCK = 4  # forecast steps that one query answers: an hour
 
 
+class Tokens(nn.Module):
+    """Runs of `token` steps of all channels -> one vector each: a convolution whose stride is its width."""
+
+    def __init__(self, layout: Layout, width: int, token: int) -> None:
+        super().__init__()
+        self.token = token
+        self.missing = -layout.shape.context % token
+        self.embed = nn.Linear(token * layout.shape.channels, width)
+        self.position = nn.Parameter(torch.randn(-(-layout.shape.context // token), width) * 0.02)
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """(n, t, c) -> (n, tokens, d)."""
+        if self.missing:  # the oldest token repeats the first step
+            z = torch.cat([z[:, :1].expand(-1, self.missing, -1), z], 1)
+        return self.embed(z.reshape(len(z), -1, self.embed.in_features)) + self.position
+
+
 class HorizonQueries(nn.Module):
     """One-shot decoder: each hour of the horizon asks the encoded context by attention (after Bahdanau et al. 2015).
 
@@ -130,3 +147,14 @@ def steps_of_tokens(context: int, token: int) -> torch.Tensor:
     member = torch.arange(context).add(tokens * token - context) // token
     share = (member[None, :] == torch.arange(tokens)[:, None]).float()
     return share / share.sum(1, keepdim=True)
+
+
+def steps_of_patches(context: int, patch: int, stride: int, patches: int) -> torch.Tensor:
+    """(patches, t): each patch's weight in equal shares over its `patch` steps; rows sum to one.
+
+    The last patch ends at the last step; steps older than the first patch get nothing.
+    """
+    starts = context - patch - stride * torch.arange(patches - 1, -1, -1)
+    step = torch.arange(context)
+    member = (step >= starts[:, None]) & (step < starts[:, None] + patch)
+    return member.float() / patch

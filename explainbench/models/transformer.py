@@ -18,25 +18,8 @@ from explainbench.core.forecaster import ModelCard, TaskShape
 from explainbench.core.registry import MODELS
 from explainbench.core.windows import Windows
 from explainbench.models import _torch
-from explainbench.models._blocks import EncoderBlock, HorizonQueries, rollout, steps_of_tokens
+from explainbench.models._blocks import EncoderBlock, HorizonQueries, Tokens, rollout, steps_of_tokens
 from explainbench.models._torch import Layout, Schedule, Standardised, TorchForecaster
-
-
-class Tokens(nn.Module):
-    """Runs of `token` steps of all channels -> one vector each: a convolution whose stride is its width."""
-
-    def __init__(self, layout: Layout, width: int, token: int) -> None:
-        super().__init__()
-        self.token = token
-        self.missing = -layout.shape.context % token
-        self.embed = nn.Linear(token * layout.shape.channels, width)
-        self.position = nn.Parameter(torch.randn(-(-layout.shape.context // token), width) * 0.02)
-
-    def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """(n, t, c) -> (n, tokens, d)."""
-        if self.missing:  # the oldest token repeats the first step
-            z = torch.cat([z[:, :1].expand(-1, self.missing, -1), z], 1)
-        return self.embed(z.reshape(len(z), -1, self.embed.in_features)) + self.position
 
 
 class Network(nn.Module):

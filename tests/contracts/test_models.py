@@ -28,6 +28,9 @@ from explainbench.core.windows import Channels, Windows
 SHAPE = TaskShape(context=32, horizon=6, channels=4, target=0)
 SMALL = {  # options that make an instance tiny; a model without an entry is built with its defaults
     "lstm": {"hidden": 8, "epochs": 2},
+    "patchtst": {"width": 16, "heads": 2, "patch": 8, "stride": 4, "epochs": 2},
+    "informer": {"width": 16, "heads": 2, "factor": 1, "epochs": 2},
+    "autoformer": {"width": 16, "average": 5, "epochs": 2},
     "transformer": {"width": 16, "heads": 2, "layers": 2, "epochs": 2},
 }
 
