@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -16,13 +17,13 @@ import numpy as np
 from explainbench.analysis.intervals import mean_intervals, resample_indices
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import stream
-from explainbench.core.errors import BadInput, ExplainBenchError, Unavailable
-from explainbench.core.files import write_bytes, write_json
+from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, Unavailable
+from explainbench.core.files import read_json, write_bytes, write_json
 from explainbench.core.params import StatisticsParams
 from explainbench.core.provenance import sha256_json
 from explainbench.core.record import SCHEMA, CellRecord
 from explainbench.core.workspace import Workspace
-from explainbench.store import StoredCell, first_problem, read_lock
+from explainbench.store import RECORD, CellStore, StoredCell, first_problem, read_lock
 from mlflow_plugins._checkout import Checkout, read_checkout, working_tree
 from mlflow_plugins._mlflow import DatasetUse, Store, complete, ensure_store
 
@@ -83,8 +84,11 @@ class Publisher:
     be used. Leaving the context marks what was superseded and refreshes the database's statistics.
     """
 
-    def __init__(self, workspace: Workspace, statistics: StatisticsParams | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, statistics: StatisticsParams | None = None, *, whole: bool = False
+    ) -> None:
         self.workspace = workspace
+        self.whole = whole  # all cells pass by: then cells.lock.json says what is superseded
         self.statistics = statistics or StatisticsParams()
         self.name = workspace_name(workspace)
         self._lock: IO[str] | None = None
@@ -193,10 +197,12 @@ class Publisher:
         self._counts["replaced"] += 1
 
     def _supersede(self) -> None:
-        """Mark this project's runs whose cell left cells.lock.json, or was recomputed; unmark those that came back."""
-        lock = set(read_lock(self.workspace.lock).items()) | set(self._session)
+        """Mark this project's runs whose cell was published anew or, in a whole sync, left cells.lock.json; unmark
+        those that came back."""
+        lock = set(self._session)
+        if self.whole:
+            lock |= set(read_lock(self.workspace.lock).items())
         names = set(self._session.values())
-        whole = self.workspace.lock.is_file()
         for known in self._known.values():
             for key, run in known.complete.items():
                 tags = run.data.tags
@@ -205,7 +211,7 @@ class Publisher:
                 if key in lock:
                     if marked:
                         known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "false")
-                elif ours and not marked and (whole or cell_name(run) in names):
+                elif ours and not marked and (self.whole or cell_name(run) in names):
                     known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
                     self._counts["superseded"] += 1
             for run in known.extra:
@@ -215,13 +221,82 @@ class Publisher:
 
 
 def publish_cells(
-    workspace: Workspace, cells: Iterable[StoredCell], statistics: StatisticsParams | None = None
+    workspace: Workspace,
+    cells: Iterable[StoredCell],
+    statistics: StatisticsParams | None = None,
+    *,
+    whole: bool = False,
 ) -> Counts:
-    """Bring the tracking store to these cells: publish what is missing, mark what is superseded. Raises Unavailable."""
-    with Publisher(workspace, statistics) as publisher:
+    """Publish the cells that the tracking store does not hold. Raises Unavailable.
+
+    whole: these are all cells there are, so runs of this project that cells.lock.json does not list are superseded.
+    """
+    with Publisher(workspace, statistics, whole=whole) as publisher:
         for stored in cells:
             publisher.publish(stored)
     return publisher.counts
+
+
+def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None = None) -> dict[str, Any]:
+    """Bring the tracking store to the cells of cells.lock.json and to the boards of results/; twice changes nothing.
+
+    Returns counts, and one sentence per cell that was refused. Raises Unavailable.
+    """
+    lock = read_lock(workspace.lock)
+    store = CellStore(workspace.cells)
+    cells: list[StoredCell] = []
+    refused: list[str] = []
+    listed = {cell_id[:16]: digest for cell_id, digest in lock.items()}
+    for folder in store.folders():
+        expected = listed.pop(folder.name.rsplit(".", 1)[-1], None)
+        try:
+            stored = store.read(folder)
+        except (BadInput, Corrupt) as error:
+            refused.append(str(error))
+            continue
+        if expected is None:
+            refused.append(f"{folder.name} is not in {workspace.lock.name}; run `explainbench evaluate`")
+        elif expected != stored.digest:
+            refused.append(f"{folder / RECORD} does not have the digest that {workspace.lock.name} holds")
+        else:
+            cells.append(stored)
+    refused += [f"cell {short} of {workspace.lock.name} is not in {workspace.cells}" for short in listed]
+    counts = publish_cells(workspace, cells, statistics, whole=True)
+    boards = _publish_boards(workspace)
+    return {**asdict(counts), "boards": boards, "refused": [*refused, *counts.refused]}
+
+
+@contextmanager
+def live(
+    workspace: Workspace, statistics: StatisticsParams | None, say: Callable[[str], None]
+) -> Iterator[Callable[[Path], None]]:
+    """A function that publishes a finished cell's folder; a store out of reach is said once and stops nothing."""
+    publisher: Publisher | None = Publisher(workspace, statistics)
+    with ExitStack() as stack:
+
+        def give_up(problem: Unavailable) -> None:
+            nonlocal publisher
+            publisher = None
+            say(str(problem))
+
+        def log(folder: Path) -> None:
+            if publisher is None:
+                return
+            try:
+                publisher.publish(CellStore(workspace.cells).read(folder))
+            except Unavailable as problem:
+                give_up(problem)
+
+        try:
+            publisher.open()  # before any cell: a server that is down is found out now
+            stack.enter_context(publisher)
+        except Unavailable as problem:
+            give_up(problem)
+        yield log
+        try:
+            stack.close()
+        except Unavailable as problem:
+            say(str(problem))
 
 
 def publish_board(workspace: Workspace, name: str, board: Mapping[str, Any], files: Mapping[str, str]) -> str:
@@ -272,6 +347,17 @@ def publish_board(workspace: Workspace, name: str, board: Mapping[str, Any], fil
         params = {"board_sha256": digest}
         tags["mlflow.note.content"] = files.get("board.md", f"**{name}**")
         return store.write(name, tags, params, metrics, None, folder)
+
+
+def _publish_boards(workspace: Workspace) -> int:
+    """Publish every board of results/leaderboard.json; the number of boards."""
+    path = workspace.results / "leaderboard.json"
+    if not path.is_file():
+        return 0
+    boards = read_json(path).get("boards", [])
+    for board in boards:
+        publish_board(workspace, board["name"], board, {})
+    return len(boards)
 
 
 def open_experiment(workspace: Workspace, suite: str) -> Store:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,10 +15,13 @@ import pytest
 
 from explainbench.core.cell import Cell, CellResult, Score, Skipped, stream
 from explainbench.core.files import write_json, write_npz
+from explainbench.core.masking import Climatology
 from explainbench.core.provenance import sha256_file, source_identity
 from explainbench.core.record import CellName, CellSpec, Measured
 from explainbench.core.windows import Channels, Windows
 from explainbench.core.workspace import Workspace
+from explainbench.data._manifest import dataset_sha256, write_manifest
+from explainbench.stages.data import _packed
 from explainbench.store import CellStore, StoredCell, write_lock
 
 PER_REGIME = 4
@@ -86,6 +91,7 @@ class Project:
             card = {
                 "schema_version": 1,
                 "architecture": model,
+                "dataset_sha256": dataset_sha256(self.workspace.root, "bqeb_standin"),
                 "training": {"windows": 10, "windows_sha256": "0" * 64, "epochs": 2},
                 "weights_source": "trained",
                 "weights": {"file": "model.safetensors", "sha256": sha256_file(weights)},
@@ -104,7 +110,7 @@ class Project:
                 "metrics": {"faithfulness": {"share": 0.2}, "stability": {}},
             },
             dataset="bqeb_standin",
-            dataset_sha256=sha256_file(self.workspace.root / "data.manifest.json"),
+            dataset_sha256=dataset_sha256(self.workspace.root, "bqeb_standin"),
             windows_sha256=self.windows.digest(),
             model_card_sha256=sha256_file(weights.parent / "card.json"),
             weights_sha256=sha256_file(weights),
@@ -197,26 +203,34 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     build_data(root)
     windows = synthetic_windows()
     workspace = Workspace.find(root)
-    write_npz(
-        workspace.windows / "T1.npz",
-        {"context": windows.context, "target": windows.target, "regime": windows.regime, "origin": windows.origin},
-    )
+    build_windows(workspace, windows)
     return Project(workspace, windows)
 
 
 def build_data(root: Path) -> None:
-    import hashlib
-    import json
-
-    (root / "data").mkdir()
-    (root / "data" / "series.csv").write_bytes(b"stamp,load_mw\n2024-01-01T00:00Z,900\n")
-    name, sha = "series.csv", sha256_file(root / "data" / "series.csv")
-    write_json(root / "data.manifest.json", {"schema": 1, "files": {name: sha}})
-    md5 = hashlib.md5((root / "data" / "series.csv").read_bytes()).hexdigest()
-    listing = json.dumps([{"md5": md5, "relpath": name}], sort_keys=True)
-    folder = hashlib.md5(listing.encode()).hexdigest() + ".dir"
-    (root / "data.dvc").write_text(f"outs:\n- md5: {folder}\n  size: 50\n  nfiles: 1\n  hash: md5\n  path: data\n")
+    folder = root / "data" / "bqeb_standin"
+    folder.mkdir(parents=True)
+    (folder / "series.csv").write_bytes(b"stamp,load_mw\n2024-01-01T00:00Z,900\n")
+    write_manifest(root)
+    md5 = hashlib.md5((folder / "series.csv").read_bytes()).hexdigest()
+    listing = json.dumps([{"md5": md5, "relpath": "bqeb_standin/series.csv"}])
+    whole = hashlib.md5(listing.encode()).hexdigest() + ".dir"
+    (root / "data.dvc").write_text(f"outs:\n- md5: {whole}\n  size: 50\n  nfiles: 1\n  hash: md5\n  path: data\n")
     (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
+
+
+def build_windows(workspace: Workspace, windows: Windows) -> None:
+    """As `stages.data.cut_windows` leaves them."""
+    climatology = Climatology(np.zeros((2, 96, 6)), np.zeros((96, 6)), np.array([False]))
+    write_npz(workspace.windows / "T1.npz", _packed(windows, climatology))
+    card = {
+        "windows_sha256": windows.digest(),
+        "target_std": 1.0,
+        "dataset": "bqeb_standin",
+        "dataset_sha256": dataset_sha256(workspace.root, "bqeb_standin"),
+        "shortfall": {},
+    }
+    write_json(workspace.windows / "T1.json", card)
 
 
 @pytest.fixture(scope="session")

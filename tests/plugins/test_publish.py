@@ -15,9 +15,11 @@ from mlflow_plugins._mlflow import MARKER, open_store, saved_view, sqlite_path
 from mlflow_plugins.publish import (
     Publisher,
     headline,
+    live,
     metric_name,
     publish_board,
     publish_cells,
+    publish_workspace,
     workspace_name,
 )
 
@@ -110,7 +112,8 @@ def test_superseded_runs_are_tagged_never_deleted_and_can_come_back(project):
     publish_cells(project.workspace, [old, other], FEW)
     new = project.add("shap", seed=43)
     project.lock(new)  # shap was recomputed, lime left the grid
-    assert publish_cells(project.workspace, [new], FEW).superseded == 2
+    assert publish_cells(project.workspace, [new], FEW).superseded == 1  # of a part: says nothing about lime
+    assert publish_cells(project.workspace, [new], FEW, whole=True).superseded == 1
     _, runs = runs_of(project)
     state = {run.data.tags[f"{P}cell_id"]: run.data.tags[f"{P}superseded"] for run in runs}
     assert state == {old.record.cell_id: "true", other.record.cell_id: "true", new.record.cell_id: "false"}
@@ -127,7 +130,7 @@ def test_another_project_on_the_same_store_is_left_alone(project, tmp_path, monk
     project.lock(stored)
     publish_cells(project.workspace, [stored], FEW)
     elsewhere = Workspace(project.workspace.root, tmp_path / "elsewhere")
-    assert publish_cells(elsewhere, [], FEW).superseded == 0
+    assert publish_cells(elsewhere, [], FEW, whole=True).superseded == 0
     assert publish_cells(elsewhere, [stored], FEW).already == 1  # the same bits from a clone: the same run
     _, runs = runs_of(project)
     assert [run.data.tags[f"{P}superseded"] for run in runs] == ["false"]
@@ -228,3 +231,29 @@ def test_boards_are_runs_too_and_idempotent(project):
     assert state == {first: "true", changed: "false"}
     run = next(run for run in runs if run.info.run_id == changed)
     assert (run.data.tags[f"{P}composite"], run.data.metrics["board/lstm.shap"]) == ("EQI", 0.5)
+
+
+def test_the_workspace_is_synced_to_its_lock(project, cells):
+    made = cells()
+    stray = project.add("random")  # computed, not in the lock
+    (made[1].folder / "record.json").write_text("{")
+    said = publish_workspace(project.workspace, FEW)
+    assert (said["published"], said["boards"]) == (2, 0)
+    assert any("not in cells.lock.json" in line and stray.folder.name in line for line in said["refused"])
+    assert any("record.json" in line for line in said["refused"])
+    json.dumps(said)
+
+
+def test_live_publishing_says_a_dead_server_once_and_goes_on(project, monkeypatch):
+    stored = project.add("shap")
+    said: list[str] = []
+    with live(project.workspace, FEW, said.append) as log:
+        log(stored.folder)
+    assert said == []
+    assert len(runs_of(project)[1]) == 1
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    with live(project.workspace, FEW, said.append) as log:
+        log(stored.folder)
+        log(stored.folder)
+    assert len(said) == 1
+    assert "does not answer" in said[0]
