@@ -83,7 +83,9 @@ def _week(axes: Axes, series: Series, start: int, title: str) -> None:
     axes.plot(stamps, _column(series, "load_mw")[rows], color=COLOURS["load_mw"], lw=1.4, label="load")
     axes.set(title=title, ylabel="MW", ylim=(0, 1.18 * _column(series, "load_mw").max()))
     temperature = axes.twinx()
-    temperature.plot(stamps, _column(series, "temperature_c")[rows], color="#c51b7d", lw=0.9, ls=":", label="temperature")
+    temperature.plot(
+        stamps, _column(series, "temperature_c")[rows], color="#c51b7d", lw=0.9, ls=":", label="temperature"
+    )
     temperature.set_ylabel("°C", color="#c51b7d")
     temperature.set_ylim(-45, 45)
     axes.legend(loc="upper left", ncols=4, frameon=False, fontsize=8)
@@ -92,7 +94,9 @@ def _week(axes: Axes, series: Series, start: int, title: str) -> None:
 def _price(axes: Axes, series: Series, start: int) -> None:
     from matplotlib.dates import DateFormatter, DayLocator
 
-    axes.plot(_stamps(series, start), _column(series, "energy_price_usd_mwh")[start : start + WEEK], color="#762a83", lw=1)
+    axes.plot(
+        _stamps(series, start), _column(series, "energy_price_usd_mwh")[start : start + WEEK], color="#762a83", lw=1
+    )
     axes.axhline(0, color="0.6", lw=0.6)
     axes.set(ylabel="USD/MWh")
     axes.xaxis.set_major_locator(DayLocator())
@@ -128,7 +132,9 @@ def _profile(axes: Axes, series: Series) -> None:
 def _response(axes: Axes, series: Series) -> None:
     """Daily means of load over temperature: heating and cooling."""
     days = len(series.stamps) // DAY
-    temperature, load = (_column(series, name)[: days * DAY].reshape(days, DAY) for name in ("temperature_c", "load_mw"))
+    temperature, load = (
+        _column(series, name)[: days * DAY].reshape(days, DAY) for name in ("temperature_c", "load_mw")
+    )
     weekend = is_weekend(series.stamps[: days * DAY : DAY])
     for mine, label, colour in ((~weekend, "working day", "#1b1b1b"), (weekend, "weekend", "#d95f02")):
         axes.plot(temperature.mean(axis=1)[mine], load.mean(axis=1)[mine], ".", ms=4, color=colour, label=label)

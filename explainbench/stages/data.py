@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -10,13 +11,13 @@ import numpy as np
 from explainbench.core.arrays import Bools, Floats, Stamps, Texts
 from explainbench.core.dataset import DatasetCard, Series, TaskData
 from explainbench.core.errors import BadInput, Corrupt
-from explainbench.core.files import read_json, read_npz, write_json, write_npz
+from explainbench.core.files import read_json, read_npz, write_bytes, write_json, write_npz
 from explainbench.core.masking import Climatology
 from explainbench.core.params import Params, TaskParams
 from explainbench.core.registry import DATASETS
 from explainbench.core.windows import Channels, Windows
 from explainbench.core.workspace import Workspace
-from explainbench.data import _manifest, _sampling
+from explainbench.data import _expectations, _manifest, _plausibility, _sampling
 
 
 def simulate(workspace: Workspace, params: Params) -> dict[str, Any]:
@@ -28,6 +29,70 @@ def simulate(workspace: Workspace, params: Params) -> dict[str, Any]:
     entry.simulate(workspace.data / name)
     manifest = _manifest.write_manifest(workspace.root)
     return {"dataset": name, "files": manifest["files"]}
+
+
+def import_table(workspace: Workspace, file: Path, name: str, mapping: Mapping[str, str]) -> dict[str, Any]:
+    """Check a user's CSV or Parquet file and bring it in as dataset `name` (bqeb or custom), whole or not at all.
+
+    mapping: our column names -> the file's, `timestamp` among them. Raises BadInput with the row and column at fault.
+    """
+    entry: Any = DATASETS.build(name)
+    if not hasattr(entry, "bring"):
+        raise BadInput(f"dataset {name!r} is simulated, not imported; import your file with --name custom.")
+    folder = workspace.data / name
+    entry.bring(file, mapping, folder)
+    manifest = _manifest.write_manifest(workspace.root)
+    prefix = f"data/{name}/"
+    return {
+        "dataset": name,
+        "benchmark": _span(entry.benchmark(folder)),
+        "training": [_span(series) for series in entry.training(folder)],
+        "channels": list(entry.benchmark(folder).names),
+        "files": {key: entry for key, entry in manifest["files"].items() if key.startswith(prefix)},
+    }
+
+
+def verify_data(workspace: Workspace, params: Params) -> dict[str, Any]:
+    """Check data/ against its manifest and the dataset against its expectations, and write what was found.
+
+    Writes results/validation/<dataset>.json and .html, and plausibility.png where the channels of a grid are there.
+    Raises Corrupt (a file is not the one listed) or BadInput (column, rows and rule that is broken).
+    """
+    energy = params.suites.energy
+    _manifest.verify_manifest(workspace.root)
+    digest = _manifest.dataset_sha256(workspace.root, energy.dataset)
+    card = DATASETS.card(energy.dataset)
+    entry = DATASETS.build(energy.dataset)
+    folder = workspace.data / energy.dataset
+    benchmark, training = entry.benchmark(folder), entry.training(folder)
+    spans = read_json(folder / "card.json")
+    tables = [_expectations.series_table("benchmark series", benchmark, spans["benchmark"]["rows"])]
+    for number, (series, span) in enumerate(zip(training, spans["training"], strict=True), start=1):
+        tables.append(_expectations.series_table(f"training series {number}", series, span["rows"]))
+    sound = _expectations.validate(energy.dataset, tables)
+    if sound["success"]:  # regimes are defined only on a regular, finite series
+        kinds = {}
+        for name, task in energy.tasks.items():
+            limits = _sampling.thresholds(training, task)
+            kinds[name] = _sampling.cut([benchmark], task, _sampling.channels(training), _sampling.HOUR, limits).regime
+        covered = _expectations.validate(energy.dataset, _expectations.coverage_tables(kinds, _sampling.REGIMES))
+        sound["tables"] |= covered["tables"]
+        sound["success"] = covered["success"]
+    result = {"schema_version": 1, "version": card.version, "dataset_sha256": digest} | sound
+    target = workspace.results / "validation"
+    write_json(target / f"{energy.dataset}.json", result)
+    picture = _plausibility.plausibility_png(training[-1], benchmark, card.banner or card.title)
+    if picture is not None:
+        write_bytes(target / "plausibility.png", picture)
+    described = {"version": card.version, "source": card.source, "licence": card.licence, "SHA-256": digest}
+    if card.banner is not None:
+        described = {"note": card.banner} | described
+    text = _expectations.page(result, described, None if picture is None else "plausibility.png")
+    write_bytes(target / f"{energy.dataset}.html", text.encode())
+    sentence = _expectations.failure(result)
+    if sentence is not None:
+        raise BadInput(f"{sentence} The whole list is in {target / energy.dataset}.html; correct the data.")
+    return result
 
 
 def cut_windows(workspace: Workspace, params: Params) -> dict[str, Any]:
@@ -47,9 +112,7 @@ def cut_windows(workspace: Workspace, params: Params) -> dict[str, Any]:
     cards = {}
     for name, task in energy.tasks.items():
         limits = _sampling.thresholds(training, task)
-        sample = _sampling.draw(
-            benchmark, task, limits, params.seed, energy.dataset, name, overlap=energy.overlapping_windows
-        )
+        sample = _draw(params, name, benchmark, limits)
         truth = entry.truth(folder, task, benchmark.stamps[sample.starts])
         if truth is not None:  # calendar channels drive nothing by themselves
             known = np.zeros((*truth.shape[:2], len(described) - truth.shape[2]))
@@ -140,9 +203,7 @@ def describe(workspace: Workspace, params: Params) -> dict[str, Any]:
     tasks = {}
     for name, task in energy.tasks.items():
         limits = _sampling.thresholds(training, task)
-        sample = _sampling.draw(
-            benchmark, task, limits, params.seed, energy.dataset, name, overlap=energy.overlapping_windows
-        )
+        sample = _draw(params, name, benchmark, limits)
         tasks[name] = {
             "target": task.target,
             "windows": len(sample.starts),
@@ -182,6 +243,19 @@ def _task(params: Params, name: str) -> TaskParams:
     if name not in tasks:
         raise BadInput(f"task {name!r} is not in params.yaml; its tasks are {', '.join(tasks)}.")
     return tasks[name]
+
+
+def _draw(params: Params, name: str, benchmark: Series, limits: _sampling.Thresholds) -> _sampling.Sample:
+    energy = params.suites.energy
+    return _sampling.draw(
+        benchmark,
+        energy.tasks[name],
+        limits,
+        params.seed,
+        energy.dataset,
+        name,
+        overlap=energy.overlapping_windows,
+    )
 
 
 def _span(series: Series) -> dict[str, Any]:
