@@ -228,7 +228,7 @@ def pairwise(values: Floats) -> Pairwise:
     p, effect = np.full((m, m), np.nan), np.full((m, m), np.nan)
     n_zero = np.full((m, m), len(values), dtype=np.int64)
     upper = np.triu_indices(m, 1)
-    tests = _signed_rank(values[:, upper[0]] - values[:, upper[1]])
+    tests = _signed_rank(values[:, upper[0]] - values[:, upper[1]]) if m > 1 else []
     for i, j, test in zip(*upper, tests, strict=True):
         p[i, j] = p[j, i] = test.p
         effect[i, j], effect[j, i] = test.effect, -test.effect

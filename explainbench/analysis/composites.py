@@ -24,13 +24,11 @@ class Composite:
 
     values: (n,) per window, or (1,) where all its components hold for the window set only; in [0, 1];
     basis: the components it is made of; composites of different bases are never ranked together;
-    level: `model` where it cannot depend on the method, `method` where it cannot depend on the model;
     clipped: share of windows whose Faithfulness lay outside the frozen bounds, where it has a part.
     """
 
     values: Floats
     basis: str
-    level: Level
     clipped: float | None = None
 
 
@@ -77,34 +75,30 @@ def explanation_quality(parts: Parts) -> Composite:
     except Pending:
         raise
     except NotApplicable:
-        return Composite(faithfulness, "F", "cell", clipped)
-    return Composite(
-        parts.weights.faithfulness * faithfulness + parts.weights.fidelity * fidelity, "F+Fid", "cell", clipped
-    )
+        return Composite(faithfulness, "F", clipped)
+    return Composite(parts.weights.faithfulness * faithfulness + parts.weights.fidelity * fidelity, "F+Fid", clipped)
 
 
 def explanation_stability(parts: Parts) -> Composite:
     """ESS: the evaluation-set mean of Stability."""
-    return Composite(parts.value("stability"), "S", "cell")
+    return Composite(parts.value("stability"), "S")
 
 
 def counterfactual_consistency(parts: Parts) -> Composite:
     """CCS: Counterfactual Consistency (eq. 4), a property of the model's decision boundary."""
-    return Composite(parts.value("counterfactual_consistency"), "CC", "model")
+    return Composite(parts.value("counterfactual_consistency"), "CC")
 
 
 def decision_transparency(parts: Parts) -> Composite:
     """EDTS = w3 Actionability + w4 Uncertainty Awareness; neither looks at the explanation method."""
     actionability, awareness = parts.value("actionability"), parts.value("uncertainty_awareness")
     weights = parts.weights
-    return Composite(
-        weights.actionability * actionability + weights.uncertainty_awareness * awareness, "Act+UA", "model"
-    )
+    return Composite(weights.actionability * actionability + weights.uncertainty_awareness * awareness, "Act+UA")
 
 
 def human_interpretability(parts: Parts) -> Composite:
     """HIR: the evaluation-set mean of the panel's rating."""
-    return Composite(parts.value("human_interpretability"), "h", "cell")
+    return Composite(parts.value("human_interpretability"), "h")
 
 
 def edge_efficiency(parts: Parts) -> Composite:
@@ -113,11 +107,9 @@ def edge_efficiency(parts: Parts) -> Composite:
     try:
         suitability = parts.value("deployment_suitability")
     except NotApplicable:
-        return Composite(efficiency, "Eff", "method")
+        return Composite(efficiency, "Eff")
     weights = parts.weights
-    return Composite(
-        weights.efficiency * efficiency + weights.deployment_suitability * suitability, "Eff+DSS", "method"
-    )
+    return Composite(weights.efficiency * efficiency + weights.deployment_suitability * suitability, "Eff+DSS")
 
 
 COMPOSITES: Mapping[Name, Callable[[Parts], Composite]] = {
@@ -128,6 +120,15 @@ COMPOSITES: Mapping[Name, Callable[[Parts], Composite]] = {
     "HIR": human_interpretability,
     "EEI": edge_efficiency,
 }
+# `model`: cannot depend on the method; `method`: cannot depend on the model. Such differences are never tested.
+LEVELS: Mapping[Name, Level] = {
+    "EQI": "cell",
+    "ESS": "cell",
+    "CCS": "model",
+    "EDTS": "model",
+    "HIR": "cell",
+    "EEI": "method",
+}
 # The paper gives abbreviations only; these say what each is about. Every composite is better when higher.
 TITLES: Mapping[Name, str] = {
     "EQI": "explanation quality",
@@ -137,6 +138,11 @@ TITLES: Mapping[Name, str] = {
     "HIR": "human interpretability",
     "EEI": "edge explanation efficiency",
 }
+
+
+def efficiency(seconds: float, reference_seconds: float) -> Score:
+    """Computational Efficiency (paper 000, eq. 8) of a measured latency: 1/(1 + t/t_ref), one value (1,) per cell."""
+    return Score(np.array([seconds]), np.array([1 / (1 + seconds / reference_seconds)]))
 
 
 def composites(parts: Parts) -> dict[Name, Composite | Skipped]:

@@ -89,7 +89,8 @@ def rank(
     values = values[:, best_first]
     plain = mean_intervals(values, indices, confidence)
     contest = sign * values[:, :count]
-    centred = mean_intervals(contest - contest.mean(axis=1, keepdims=True), indices, confidence)
+    difficulty = contest.sum(axis=1, keepdims=True) / max(count, 1)
+    centred = mean_intervals(contest - difficulty, indices, confidence)
     pairs = pairwise(contest)
     ahead = centred.low[:, None] > centred.high[None, :] + slack  # [i, j]: i is above j beyond both intervals
     effect_indices = indices[:EFFECT_RESAMPLES]

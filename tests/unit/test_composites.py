@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explainbench.analysis.composites import COMPOSITES, TITLES, Composite, Parts, composites
+from explainbench.analysis.composites import COMPOSITES, LEVELS, TITLES, Composite, Parts, composites, efficiency
 from explainbench.analysis.normalise import Bound, Bounds
 from explainbench.core.cell import Score, Skipped
 from explainbench.core.params import Weights
@@ -35,7 +35,7 @@ def test_worked_eqi_of_a_surrogate_method():
     eqi = found["EQI"]
     assert isinstance(eqi, Composite)
     np.testing.assert_allclose(eqi.values, [0.25 * 0.2 + 0.75 * 0.8, 0.25 * 0.4 + 0.75 * 0.6, 0.25 + 0.75])
-    assert (eqi.basis, eqi.level) == ("F+Fid", "cell")
+    assert eqi.basis == "F+Fid"
     assert eqi.clipped == pytest.approx(1 / 3)
 
 
@@ -67,7 +67,7 @@ def test_the_pilot_has_eqi_ess_and_eei_and_reasons_for_the_rest():
     assert {name for name, item in found.items() if isinstance(item, Composite)} == {"EQI", "ESS", "EEI"}
     eei = found["EEI"]
     assert isinstance(eei, Composite)
-    assert (eei.basis, eei.level, eei.values.tolist()) == ("Eff", "method", [0.75])
+    assert (eei.basis, eei.values.tolist()) == ("Eff", [0.75])
     assert found["CCS"] == Skipped("pending", "counterfactual_consistency: no counterfactual_consistency yet")
     assert found["EDTS"] == Skipped("pending", "actionability: no actionability yet")
     assert found["HIR"] == Skipped("pending", "human_interpretability: no human_interpretability yet")
@@ -81,7 +81,7 @@ def test_set_level_components_combine_with_per_window_ones():
     assert isinstance(edts, Composite)
     assert isinstance(eei, Composite)
     np.testing.assert_allclose(edts.values, [0.3, 0.8, 0.55])
-    assert (edts.basis, edts.level) == ("Act+UA", "model")
+    assert edts.basis == "Act+UA"
     np.testing.assert_allclose(eei.values, [0.7])
     assert eei.basis == "Eff+DSS"
     assert found["EQI"] == Skipped("pending", "faithfulness: not measured in this run")
@@ -113,4 +113,9 @@ def test_composites_stay_in_the_unit_interval_and_between_their_components(pairs
 
 
 def test_six_composites_with_titles():
-    assert list(COMPOSITES) == list(TITLES) == ["EQI", "ESS", "CCS", "EDTS", "HIR", "EEI"]
+    assert list(COMPOSITES) == list(TITLES) == list(LEVELS) == ["EQI", "ESS", "CCS", "EDTS", "HIR", "EEI"]
+
+
+def test_worked_efficiency():
+    score = efficiency(0.25, 1.0)
+    assert (score.raw.tolist(), score.value.tolist()) == ([0.25], [0.8])

@@ -1,0 +1,637 @@
+"""Boards: one per task, score and basis; rows that say what is known, how surely, and where it came from.
+
+Three views. `methods` ranks the methods within one model and is the main one, because raw scores also measure how
+sensitive a model is; `cells` ranks all (model, method) pairs of a task; `models` compares models by F_skill. There is
+no overall score. Scores that cannot depend on the method (or on the model) are collapsed to one row per model (or
+method), so that differences that are zero by construction are never tested.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from typing import Any, Literal
+
+import numpy as np
+
+from explainbench.analysis.comparisons import Friedman, Pairwise, Unpaired, friedman, unpaired
+from explainbench.analysis.composites import LEVELS, TITLES, Composite, Level, Name, Parts, composites
+from explainbench.analysis.intervals import (
+    block_indices,
+    effective_n,
+    mean_intervals,
+    minimal_detectable_effect,
+    resample_indices,
+)
+from explainbench.analysis.normalise import Bounds
+from explainbench.analysis.ranking import Place, Ranking, rank
+from explainbench.core.arrays import Floats, Ints
+from explainbench.core.cell import Cell, Score, Skipped, Status, stream
+from explainbench.core.errors import BadInput, NotApplicable
+from explainbench.core.params import StatisticsParams
+
+DIGITS = 6  # significant digits that are published
+DEFINED = 0.5  # an entry undefined on more windows than this share leaves the board instead of emptying it
+View = Literal["methods", "cells", "models"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A finished cell as boards see it.
+
+    windows: what each of its n windows is (time stamps as text), in the order of the scores; scores, skipped: as in
+    `CellResult`, with `efficiency` joined from the profile; baseline: shown, never ranked; alias: cells of a task with
+    the same non-empty alias are one alias class and share a row; deterministic: the method's determinism stratum.
+    """
+
+    cell: Cell
+    cell_id: str
+    record_digest: str
+    protocol: str
+    windows: tuple[str, ...]
+    scores: Mapping[str, Score]
+    skipped: Mapping[str, Skipped]
+    baseline: bool = False
+    deterministic: bool = True
+    weights_source: str = ""
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRef:
+    """Where a number can be audited."""
+
+    cell: str
+    cell_id: str
+    record_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a board; see `ranking.Place` for the columns from `order` to `n_zero`.
+
+    entry: what is ranked (method, model, or model/method); mean: of the score over n windows; status and reason: why
+    a number or an interval is missing; cells: the cell shown, then those it also stands for; marks: aliases of the
+    cell, whether it is a baseline, where its weights come from, its determinism; block_low, block_high: moving-block
+    interval where windows overlap; extra: companions of the score, such as the noise floor beside Stability.
+    """
+
+    entry: str
+    model: str
+    method: str
+    status: Status
+    reason: str
+    cells: tuple[CellRef, ...]
+    baseline: bool = False
+    aliases: tuple[str, ...] = ()
+    weights_source: str = ""
+    deterministic: bool = True
+    order: int | None = None
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rank_ub: int | None = None
+    co_ranked_with_above: bool | None = None
+    co_ranked_plain: bool | None = None
+    p_vs_above: float | None = None
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    n: int = 0
+    n_zero: int | None = None
+    block_low: float | None = None
+    block_high: float | None = None
+    extra: Mapping[str, float | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Board:
+    """A ranking with everything needed to judge it.
+
+    score: composite or metric; basis: the components it is made of; n: windows used, dropped: windows left out because
+    a cell is undefined there; effective_n: independent windows; comparisons: pairs under Holm; detectable: smallest
+    standardised paired difference seen with 80 % power; bounds: version of the normalisation bounds used;
+    pairs: all ranked pairs, in the order of `ranked`; strata: deterministic against stochastic methods.
+    """
+
+    suite: str
+    task: str
+    view: View
+    model: str
+    score: str
+    title: str
+    basis: str
+    level: Level
+    protocol: str
+    rows: tuple[Row, ...]
+    n: int = 0
+    dropped: int = 0
+    effective_n: float | None = None
+    comparisons: int = 0
+    detectable: float | None = None
+    resamples: int = 0
+    confidence: float = 0.95
+    alpha: float = 0.05
+    bounds: str = ""
+    ranked: tuple[str, ...] = ()
+    pairs: Pairwise | None = None
+    friedman: Friedman | None = None
+    strata: Unpaired | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`task.score.basis.view.model`, as far as they apply: the board's file name and run name."""
+        return ".".join(part for part in (self.task, self.score, self.basis, self.view, self.model) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricBoard:
+    """A board of one metric: which of its numbers is shown, and which companions stand beside it."""
+
+    score: str
+    title: str
+    which: Literal["raw", "value"]
+    companions: tuple[str, ...] = ()
+
+
+METRIC_BOARDS = (
+    MetricBoard("faithfulness", "Faithfulness, raw, in the target's unit", "raw", ("diagnosticity",)),
+    MetricBoard("faithfulness_skill", "F_skill: 0 is a random ranking, 1 the greedy one", "raw", ("diagnosticity",)),
+    MetricBoard("fidelity", "Fidelity of the surrogate", "value"),
+    MetricBoard("stability", "Stability under small input changes", "value", ("lipschitz", "noise_floor")),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """One entry of a board before it is ranked: its scores (n,) or (1,), empty where the row says why."""
+
+    row: Row
+    windows: tuple[str, ...]
+    values: Floats
+
+    @property
+    def known(self) -> bool:
+        return self.row.status == "value"
+
+
+def build_boards(
+    entries: Iterable[Entry],
+    statistics: StatisticsParams,
+    seed: int,
+    bounds: Bounds | None,
+    blocks: Mapping[str, int] | None = None,
+) -> tuple[Board, ...]:
+    """All boards of the finished cells (paper 000, Algorithms 4 to 6).
+
+    bounds: frozen normalisation bounds, or None (composites that need them are pending); blocks: task -> windows that
+    overlap, where they do. Raises BadInput for no cells, for one cell twice, and for cells of two protocol versions.
+    """
+    cells = check_entries(entries)
+    maker = _Maker(statistics, seed, bounds, blocks or {})
+    boards: list[Board] = []
+    for _, group in groupby(cells, key=lambda entry: (entry.cell.suite, entry.cell.task)):
+        boards += maker.task(list(group))
+    return tuple(boards)
+
+
+def check_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries in the order of their names. Raises BadInput for what no board may hold."""
+    cells = sorted(entries, key=lambda entry: entry.cell)
+    if not cells:
+        raise BadInput("there are no finished cells to rank; run `explainbench evaluate` first.")
+    protocols: dict[str, list[str]] = {}
+    for entry in cells:
+        protocols.setdefault(entry.protocol, []).append(str(entry.cell))
+    if len(protocols) > 1:
+        listed = "; ".join(
+            f"{version}: {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+            for version, names in sorted(protocols.items())
+        )
+        raise BadInput(
+            f"cells of {len(protocols)} protocol versions cannot share a board ({listed}); "
+            "evaluate them again under one version, or keep the versions in separate stores."
+        )
+    twice = [cell for cell, count in Counter(entry.cell for entry in cells).items() if count > 1]
+    if twice:
+        ids = ", ".join(entry.cell_id[:16] for entry in cells if entry.cell == twice[0])
+        raise BadInput(
+            f"cell {twice[0]} is there more than once ({ids}); publish again, so that old runs are superseded."
+        )
+    return cells
+
+
+def scores_from_columns(
+    columns: Mapping[str, Sequence[Any]],
+) -> tuple[tuple[str, ...], dict[str, Score], dict[str, Skipped]]:
+    """Windows, scores and skipped metrics from the columns of a cell's scores table, each a plain list.
+
+    columns: window (-1 for the whole set), origin, metric, raw, value, status, reason; undefined windows become NaN.
+    """
+    names = ("window", "origin", "metric", "raw", "value", "status", "reason")
+    table: dict[str, list[tuple[Any, ...]]] = {}
+    origins: dict[int, str] = {}
+    for row in zip(*(columns[name] for name in names), strict=True):
+        table.setdefault(row[2], []).append(row)
+        if row[0] >= 0:
+            origins[row[0]] = str(row[1])
+    scores: dict[str, Score] = {}
+    skipped: dict[str, Skipped] = {}
+    for metric, rows in table.items():
+        rows.sort(key=lambda row: row[0])
+        if all(row[5] != "value" for row in rows) and rows[0][0] < 0:
+            skipped[metric] = Skipped(rows[0][5], rows[0][6])
+            continue
+        raw = np.array([np.nan if row[3] is None else row[3] for row in rows], dtype=np.float64)
+        value = np.array([np.nan if row[4] is None else row[4] for row in rows], dtype=np.float64)
+        mapped = np.isfinite(value).any() or not np.isfinite(raw).any()
+        scores[metric] = Score(raw, value if mapped else None)
+    return tuple(origins[index] for index in sorted(origins)), scores, skipped
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    statistics: StatisticsParams
+    seed: int
+    bounds: Bounds | None
+    blocks: Mapping[str, int]
+    _indices: dict[tuple[int, int], Ints] = field(default_factory=dict)
+
+    def task(self, entries: list[Entry]) -> list[Board]:
+        """All boards of one task."""
+        boards: list[Board] = []
+        models = sorted({entry.cell.model for entry in entries})
+        scored = [(entry, composites(self._parts(entry))) for entry in entries]
+        for name in TITLES:
+            found = [(entry, each[name]) for entry, each in scored]
+            bases = sorted({item.basis for _, item in found if isinstance(item, Composite)}) or [""]
+            for basis in bases:
+                here = [(e, item) for e, item in found if isinstance(item, Skipped) or item.basis == basis]
+                elsewhere = len(found) - len(here)
+                notes = (f"{elsewhere} further cells have another basis, so another board",) if elsewhere else ()
+                boards.append(self._composite(here, name, basis, "cells", "", notes))
+                if LEVELS[name] == "model":
+                    continue
+                for model in models:
+                    within = [(entry, item) for entry, item in here if entry.cell.model == model]
+                    if within:
+                        boards.append(self._composite(within, name, basis, "methods", model, ()))
+        for metric in METRIC_BOARDS:
+            if not any(metric.score in entry.scores for entry in entries):
+                continue
+            for model in models:
+                boards.append(self._metric([entry for entry in entries if entry.cell.model == model], metric, model))
+        if any("faithfulness_skill" in entry.scores for entry in entries):
+            boards.append(self._models(entries))
+        return boards
+
+    def _parts(self, entry: Entry) -> Parts:
+        return Parts(entry.cell.task, entry.scores, entry.skipped, self.bounds, self.statistics.weights)
+
+    def _composite(
+        self,
+        found: list[tuple[Entry, Composite | Skipped]],
+        name: Name,
+        basis: str,
+        view: View,
+        model: str,
+        notes: tuple[str, ...],
+    ) -> Board:
+        level = LEVELS[name]
+        if level == "model":  # a baseline is a method, so it has nothing to say here
+            found = [(entry, item) for entry, item in found if not entry.baseline] or found
+        lines = []
+        for entry, item in found:
+            extra: dict[str, float | bool] = {}
+            if isinstance(item, Composite) and item.clipped is not None:
+                extra["clipped"] = item.clipped
+            values = item if isinstance(item, Skipped) else item.values
+            lines.append(_line(_row(entry, view, extra), entry.windows, values))
+        aliases = _aliases(entry for entry, _ in found)
+        lines = _collapse(lines, lambda line: aliases.get(line.row.cells[0].cell, ""), None)
+        if level != "cell" and view == "cells":
+            same: Callable[[_Line], str] = lambda line: line.row.model if level == "model" else line.row.method  # noqa: E731
+            before = len(lines)
+            lines = _collapse(lines, same, same)
+            if len(lines) < before:
+                other = "method" if level == "model" else "model"
+                notes += (f"{name} does not depend on the {other} here: one row per {level}, nothing is tested twice",)
+        return self._board(found[0][0], view, model, name, TITLES[name], basis, level, lines, notes)
+
+    def _metric(self, entries: list[Entry], metric: MetricBoard, model: str) -> Board:
+        lines = []
+        for entry in entries:
+            extra: dict[str, float | bool] = {}
+            for name in metric.companions:
+                raw = entry.scores[name].raw if name in entry.scores else np.empty(0)
+                if np.isfinite(raw).any():
+                    extra[name] = float(raw[np.isfinite(raw)].mean())
+            if "noise_floor" in extra and "lipschitz" in extra:
+                extra["on_noise_floor"] = extra["noise_floor"] >= extra["lipschitz"] > 0
+            lines.append(_line(_row(entry, "methods", extra), entry.windows, _metric_values(entry, metric)))
+        aliases = _aliases(entries)
+        lines = _collapse(lines, lambda line: aliases.get(line.row.cells[0].cell, ""), None)
+        on_floor = [line.row for line in lines if line.row.extra.get("on_noise_floor") and not line.row.baseline]
+        ranked = [line for line in lines if line.known and not line.row.baseline]
+        notes: tuple[str, ...] = ()
+        if on_floor and 2 * len(on_floor) > len(ranked):
+            notes = (f"{len(on_floor)} of {len(ranked)} methods sit on their noise floor: Stability cannot rank them",)
+        return self._board(entries[0], "methods", model, metric.score, metric.title, "", "cell", lines, notes)
+
+    def _models(self, entries: list[Entry]) -> Board:
+        """Models by F_skill, each the mean over the methods that every model has, so that all are asked the same."""
+        skill = {
+            entry.cell: entry.scores["faithfulness_skill"].raw
+            for entry in entries
+            if not entry.baseline and "faithfulness_skill" in entry.scores
+        }
+        models = sorted({cell.model for cell in skill})
+        methods = sorted(
+            set.intersection(*({c.method for c in skill if c.model == m} for m in models)) if models else ()
+        )
+        lines = []
+        for model in models:
+            mine = [entry for entry in entries if entry.cell.model == model and entry.cell.method in methods]
+            refs = tuple(_ref(entry) for entry in mine if entry.cell in skill)
+            source = next((entry.weights_source for entry in mine), "")
+            row = Row(model, model, "", "value", "", refs, weights_source=source)
+            if not mine:
+                values: Floats | Skipped = Skipped("not_applicable", "no method is common to all models")
+            elif len({len(skill[entry.cell]) for entry in mine}) > 1 or len({entry.windows for entry in mine}) > 1:
+                values = Skipped("not_applicable", "its methods were scored on different windows")
+            else:
+                values = np.mean([skill[entry.cell] for entry in mine], axis=0)
+            lines.append(_line(row, mine[0].windows if mine else (), values))
+        notes = (f"mean F_skill over {', '.join(methods)}",) if methods else ()
+        title = "F_skill of models: 0 is a random ranking, 1 the greedy one"
+        return self._board(entries[0], "models", "", "faithfulness_skill", title, "", "model", lines, notes)
+
+    def _board(
+        self,
+        first: Entry,
+        view: View,
+        model: str,
+        score: str,
+        title: str,
+        basis: str,
+        level: Level,
+        lines: list[_Line],
+        notes: tuple[str, ...],
+    ) -> Board:
+        board = Board(
+            *(first.cell.suite, first.cell.task, view, model, score, title, basis, level, first.protocol, ()),
+            resamples=self.statistics.bootstrap,
+            confidence=self.statistics.confidence,
+            alpha=self.statistics.alpha,
+            bounds=self.bounds.version if self.bounds and score == "EQI" else "",
+            notes=notes,
+        )
+        rest = [line.row for line in lines if not line.known]
+        rest.sort(key=lambda row: (row.baseline, row.entry))
+        scored = [line for line in lines if line.known]
+        if not scored:
+            return replace(board, rows=tuple(rest))
+        if all(len(line.values) == 1 for line in scored):
+            return self._point_order(board, scored, rest)
+        if len({(line.windows, len(line.values)) for line in scored}) > 1:
+            return self._unpaired(board, scored, rest)
+        return self._paired(board, scored, rest)
+
+    def _paired(self, board: Board, lines: list[_Line], rest: list[Row]) -> Board:
+        values = np.stack([line.values for line in lines], axis=1)
+        defined = np.isfinite(values).all(axis=1)
+        n, dropped = int(defined.sum()), int((~defined).sum())
+        if n < 2:
+            reason = f"an interval needs at least 2 windows on which every entry is defined, and there are {n}"
+            rows = [replace(line.row, status="not_applicable", reason=reason) for line in lines]
+            return replace(board, rows=(*rows, *rest), n=n, dropped=dropped)
+        values = values[defined]
+        ranked = np.array([not line.row.baseline for line in lines])
+        labels = [line.row.entry for line in lines]
+        ranking = rank(values, labels, self._shared(n), ranked, confidence=self.statistics.confidence)
+        rows = _placed(ranking, lines)
+        time_order = np.argsort(np.array(lines[0].windows)[defined], kind="stable")
+        block = self.blocks.get(board.task, 1)
+        notes = board.notes
+        if block > 1:
+            try:
+                indices = block_indices(n, block, self.statistics.bootstrap, stream(self.seed, "blocks", n, block))
+            except NotApplicable as gap:
+                notes += (gap.reason,)
+            else:
+                found = mean_intervals(values[time_order], indices, self.statistics.confidence)
+                ends = {label: (float(found.low[i]), float(found.high[i])) for i, label in enumerate(labels)}
+                rows = [replace(row, block_low=ends[row.entry][0], block_high=ends[row.entry][1]) for row in rows]
+                notes += (f"windows overlap: intervals from blocks of {block} windows stand beside the plain ones",)
+        contest = values[:, ranked]
+        m = contest.shape[1]
+        centred = contest - contest.mean(axis=1, keepdims=True) if m > 1 else contest
+        independent = float(np.median([effective_n(column) for column in centred[time_order].T])) if m else None
+        comparisons = m * (m - 1) // 2
+        detectable = None
+        if comparisons and independent:
+            detectable = minimal_detectable_effect(independent, comparisons, self.statistics.alpha)
+        if dropped:
+            notes += (f"{dropped} windows are left out: an entry is undefined there",)
+        return replace(
+            board,
+            rows=(*rows, *rest),
+            n=n,
+            dropped=dropped,
+            effective_n=independent,
+            comparisons=comparisons,
+            detectable=detectable,
+            ranked=ranking.ranked,
+            pairs=ranking.pairs,
+            friedman=friedman(contest) if m >= 3 else None,
+            strata=_strata(lines, values.mean(axis=0)),
+            notes=notes,
+        )
+
+    def _point_order(self, board: Board, lines: list[_Line], rest: list[Row]) -> Board:
+        values = np.array([[float(line.values[0]) for line in lines]])
+        ranked = np.array([not line.row.baseline for line in lines])
+        ranking = rank(values, [line.row.entry for line in lines], None, ranked)
+        one_window = all(len(line.windows) == 1 for line in lines)
+        reason = (
+            "an interval needs at least 2 windows, and there is 1"
+            if one_window
+            else "one value for the whole window set"
+        )
+        rows = [replace(row, reason=f"no interval: {reason}") for row in _placed(ranking, lines)]
+        note = f"point order only, no interval and no test: {reason}"
+        return replace(board, rows=(*rows, *rest), n=1, ranked=ranking.ranked, notes=(*board.notes, note))
+
+    def _unpaired(self, board: Board, lines: list[_Line], rest: list[Row]) -> Board:
+        """Cells scored on different windows: intervals each for itself, an order, and no verdict between them."""
+        reason = "cells were scored on different windows, so co-ranks and paired tests are not applicable"
+        rows = []
+        means = np.array([float(np.nanmean(line.values)) for line in lines])
+        ranked = np.array([not line.row.baseline for line in lines])
+        ranking = rank(means[None], [line.row.entry for line in lines], None, ranked)
+        by_entry = {line.row.entry: line.values for line in lines}
+        for row in _placed(ranking, lines):
+            values = by_entry[row.entry]
+            values = values[np.isfinite(values)]
+            row = replace(row, n=len(values), reason=reason)
+            if len(values) > 1:
+                found = mean_intervals(values[:, None], self._shared(len(values)), self.statistics.confidence)
+                row = replace(row, low=float(found.low[0]), high=float(found.high[0]))
+            rows.append(row)
+        return replace(
+            board,
+            rows=(*rows, *rest),
+            n=min(row.n for row in rows),
+            ranked=ranking.ranked,
+            strata=_strata(lines, means),
+            notes=(*board.notes, reason),
+        )
+
+    def _shared(self, n: int) -> Ints:
+        """The resample indices of every score on n windows; publishing a cell's own interval uses the same stream."""
+        resamples = self.statistics.bootstrap
+        if (n, resamples) not in self._indices:
+            self._indices[n, resamples] = resample_indices(n, resamples, stream(self.seed, "interval", n))
+        return self._indices[n, resamples]
+
+
+def _ref(entry: Entry) -> CellRef:
+    return CellRef(str(entry.cell), entry.cell_id, entry.record_digest)
+
+
+def _row(entry: Entry, view: View, extra: Mapping[str, float | bool]) -> Row:
+    cell = entry.cell
+    label = cell.method if view == "methods" else f"{cell.model}/{cell.method}"
+    return Row(
+        label,
+        cell.model,
+        cell.method,
+        "value",
+        "",
+        (_ref(entry),),
+        entry.baseline,
+        (),
+        entry.weights_source,
+        entry.deterministic,
+        extra=extra,
+    )
+
+
+def _metric_values(entry: Entry, metric: MetricBoard) -> Floats | Skipped:
+    if metric.score in entry.scores:
+        score = entry.scores[metric.score]
+        found = score.raw if metric.which == "raw" else score.value
+        if found is None:
+            return Skipped("pending", f"{metric.score}: only its raw value is known")
+        return found
+    # A score that comes with another metric shares its reason.
+    parent = {"faithfulness_skill": "faithfulness"}.get(metric.score, metric.score)
+    return (
+        entry.skipped.get(metric.score)
+        or entry.skipped.get(parent)
+        or Skipped("pending", f"{metric.score}: not measured in this run")
+    )
+
+
+def _aliases(entries: Iterable[Entry]) -> dict[str, str]:
+    """Cell -> its alias class, which is an equality within one model."""
+    return {str(entry.cell): f"{entry.cell.model}/{entry.alias}" for entry in entries if entry.alias}
+
+
+def _collapse(lines: list[_Line], key: Callable[[_Line], str], label: Callable[[_Line], str] | None) -> list[_Line]:
+    """One line per key (empty: alone), the first by name standing for all.
+
+    label: for scores that cannot differ within a key, checked here: lines that differ all the same stay apart; the
+    new name of the row. Without it the others become aliases of the first, whatever their last digits.
+    """
+    groups: dict[str, list[_Line]] = {}
+    for index, line in enumerate(lines):
+        groups.setdefault(f"{line.row.baseline}/{key(line) or f'alone {index}'}", []).append(line)
+    kept: list[_Line] = []
+    for group in groups.values():
+        first, others = group[0], group[1:]
+        if label is not None and not all(_equal(first, other) for other in others):
+            kept += group
+            continue
+        cells = tuple(ref for line in group for ref in line.row.cells)
+        if label is not None:
+            row = replace(first.row, entry=label(first), cells=cells)
+        else:
+            row = replace(first.row, cells=cells, aliases=tuple(line.row.entry for line in others))
+        kept.append(replace(first, row=row))
+    return kept
+
+
+def _equal(one: _Line, other: _Line) -> bool:
+    if one.row.status != other.row.status or one.values.shape != other.values.shape:
+        return False
+    return bool(np.allclose(one.values, other.values, rtol=0, atol=1e-12, equal_nan=True))
+
+
+def _line(row: Row, windows: tuple[str, ...], found: Floats | Skipped) -> _Line:
+    """The line of a score, or of the reason why there is none, or too little of it."""
+    if not isinstance(found, Skipped):
+        defined = int(np.isfinite(found).sum())
+        if defined and defined >= DEFINED * len(found):
+            return _Line(row, windows, found)
+        found = Skipped("not_applicable", f"defined on only {defined} of {len(found)} windows")
+    return _Line(replace(row, status=found.status, reason=found.reason), windows, np.empty(0))
+
+
+def _placed(ranking: Ranking, lines: Sequence[_Line]) -> list[Row]:
+    rows = {line.row.entry: line.row for line in lines}
+    return [_with_place(rows[place.label], place) for place in ranking.places]
+
+
+def _with_place(row: Row, place: Place) -> Row:
+    columns = asdict(place)
+    del columns["label"]
+    return replace(row, mean=columns.pop("value"), **columns)
+
+
+def _strata(lines: Sequence[_Line], means: Floats) -> Unpaired | None:
+    """Deterministic against stochastic methods, a ranked entry's mean being one observation."""
+    ranked = [(line.row.deterministic, mean) for line, mean in zip(lines, means, strict=True) if not line.row.baseline]
+    groups = [np.array([mean for stratum, mean in ranked if stratum is wanted]) for wanted in (True, False)]
+    return unpaired(*groups) if min(len(group) for group in groups) >= 2 else None
+
+
+def board_json(board: Board) -> dict[str, Any]:
+    """The board as plain JSON, numbers at 6 significant digits; plain values at the top describe it."""
+    document: dict[str, Any] = {"name": board.name}
+    for key in (
+        "suite", "task", "view", "model", "score", "title", "basis", "level", "protocol", "n", "dropped", "effective_n",
+        "comparisons", "detectable", "resamples", "confidence", "alpha", "bounds",
+    ):  # fmt: skip
+        document[key] = _plain(getattr(board, key))
+    document["notes"] = list(board.notes)
+    document["rows"] = [row_json(row) for row in board.rows]
+    document["ranked"] = list(board.ranked)
+    for key in ("pairs", "friedman", "strata"):
+        found = getattr(board, key)
+        document[key] = None if found is None else _plain(asdict(found))
+    return document
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """One row as plain JSON; `cell_id` and `record_digest` are those of the cell shown, `cells` all it stands for."""
+    document = _plain(asdict(row))
+    shown = row.cells[0] if row.cells else CellRef("", "", "")
+    return document | {"cell": shown.cell, "cell_id": shown.cell_id, "record_digest": shown.record_digest}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+    return value
