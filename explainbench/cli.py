@@ -16,7 +16,7 @@ import typer
 from explainbench.core.errors import BadInput, ExplainBenchError
 
 if TYPE_CHECKING:
-    from explainbench.core.params import Params
+    from explainbench.core.params import Params, StatisticsParams
     from explainbench.core.workspace import Workspace
 
 # Nothing we start reports home, whatever the user's environment says.
@@ -188,7 +188,7 @@ def evaluate(
     from explainbench.stages.evaluate import evaluate as run_stage
 
     workspace = context.obj.workspace
-    with _progress() as progress, _publisher(workspace, publish) as published:
+    with _progress() as progress, _publisher(workspace, context.obj.params.statistics, publish) as published:
         bar = progress.add_task("cells", total=None)
 
         def started(todo: Plan) -> None:
@@ -248,7 +248,7 @@ def publish(context: typer.Context, as_json: AsJson = False) -> None:
     """Bring MLflow to the state of the cell store and the boards; running it twice changes nothing."""
     from mlflow_plugins.publish import publish_workspace
 
-    _print(publish_workspace(context.obj.workspace), as_json)
+    _print(publish_workspace(context.obj.workspace, context.obj.params.statistics), as_json)
 
 
 @app.command()
@@ -450,27 +450,15 @@ def _progress() -> Iterator[Any]:
 
 
 @contextmanager
-def _publisher(workspace: Workspace, wanted: bool) -> Iterator[Any]:
+def _publisher(workspace: Workspace, statistics: StatisticsParams, wanted: bool) -> Iterator[Any]:
     """A function that logs a finished cell's folder; when MLflow is out of reach it says so once."""
     if not wanted:
         yield lambda folder: None
         return
-    from explainbench.core.errors import Unavailable
-    from explainbench.store import CellStore
-    from mlflow_plugins.publish import publish_cells
+    from mlflow_plugins.publish import live
 
-    silenced: list[str] = []
-
-    def log(folder: Path) -> None:
-        if silenced:
-            return
-        try:
-            publish_cells(workspace, [CellStore(workspace.cells).read(folder)])
-        except Unavailable as problem:
-            silenced.append(str(problem))
-            typer.echo(f"not logged to MLflow: {problem} Cells are kept; run `explainbench publish` later.", err=True)
-
-    yield log
+    with live(workspace, statistics, lambda problem: typer.echo(f"not logged to MLflow: {problem}", err=True)) as log:
+        yield log
 
 
 def main() -> NoReturn:

@@ -270,9 +270,9 @@ def _row_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:
     if not rows:
         yield Link("board rows", stored.digest, "", None, "no board shows this cell")
         return
-    wrong = [row for row in rows if row.get("record_sha256") != stored.digest]
+    wrong = [row for row in rows if row.get("record_digest") != stored.digest]
     if wrong:
-        found = str(wrong[0].get("record_sha256"))
+        found = str(wrong[0].get("record_digest"))
         detail = f"{len(wrong)} of {len(rows)} rows of {path.name} were made from another record; rebuild the boards"
         yield Link("board rows", stored.digest, found, False, detail)
     else:
@@ -284,7 +284,7 @@ def _row_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:
 def _rows(content: Any) -> Iterator[dict[str, Any]]:
     """Every object below that says which cell and record it is about."""
     if isinstance(content, dict):
-        if "cell" in content and "record_sha256" in content:
+        if "cell" in content and "record_digest" in content:
             yield content
         for value in content.values():
             yield from _rows(value)

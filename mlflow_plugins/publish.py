@@ -24,6 +24,7 @@ from explainbench.core.provenance import sha256_json
 from explainbench.core.record import SCHEMA, CellRecord
 from explainbench.core.workspace import Workspace
 from explainbench.store import RECORD, CellStore, StoredCell, first_problem, read_lock
+from mlflow_plugins._board_text import board_markdown
 from mlflow_plugins._checkout import Checkout, read_checkout, working_tree
 from mlflow_plugins._mlflow import DatasetUse, Store, complete, ensure_store
 
@@ -262,8 +263,15 @@ def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None 
             cells.append(stored)
     refused += [f"cell {short} of {workspace.lock.name} is not in {workspace.cells}" for short in listed]
     counts = publish_cells(workspace, cells, statistics, whole=True)
-    boards = _publish_boards(workspace)
-    return {**asdict(counts), "boards": boards, "refused": [*refused, *counts.refused]}
+    path = workspace.results / "leaderboard.json"
+    boards = publish_boards(workspace, read_json(path).get("boards", [])) if path.is_file() else Counts()
+    return {
+        **asdict(counts),
+        "refused": [*refused, *counts.refused],
+        "boards_published": boards.published,
+        "boards_already": boards.already,
+        "boards_superseded": boards.superseded,
+    }
 
 
 @contextmanager
@@ -299,65 +307,61 @@ def live(
             say(str(problem))
 
 
-def publish_board(workspace: Workspace, name: str, board: Mapping[str, Any], files: Mapping[str, str]) -> str:
-    """One run per board, idempotent by the digest of its content. Returns the run id. Raises Unavailable.
+def publish_boards(workspace: Workspace, boards: Iterable[Mapping[str, Any]], suite: str = "energy") -> Counts:
+    """One run per board that holds a number, idempotent by the digest of its content. Raises Unavailable.
 
-    name: what the run is called; board: a JSON object; its plain values at the top become tags, and the mean and
-    interval of its `rows` (objects with `entry`, `mean`, `low`, `high`) metrics; files: further texts by file name.
+    boards: as `analysis.boards.board_json` writes them. Their plain values at the top become tags, the means and
+    intervals of their rows metrics; runs of boards that changed or went are tagged as superseded.
     """
-    digest = sha256_json(dict(board))
-    store = open_experiment(workspace, str(board.get("suite", "energy")))
-    tags = {
-        f"{PREFIX}{key}": _text(value) for key, value in board.items() if isinstance(value, (str, int, float, bool))
-    }
+    store = open_experiment(workspace, suite)
+    name = workspace_name(workspace)
+    wanted = {board["name"]: board for board in boards if any(row.get("mean") is not None for row in board["rows"])}
+    digests = {key: sha256_json(board) for key, board in wanted.items()}
+    there: set[str] = set()
+    superseded = replaced = 0
+    for run in store.runs(f"tags.{PREFIX}kind = 'board' and tags.{PREFIX}workspace = '{name}'"):
+        tags, run_id = run.data.tags, run.info.run_id
+        board = tags.get(f"{PREFIX}board", "")
+        current = complete(run) and board not in there and tags.get(f"{PREFIX}board_sha256") == digests.get(board)
+        marked = tags.get(f"{PREFIX}superseded") == "true"
+        if current:
+            there.add(board)
+        if current == marked:
+            store.set_tag(run_id, f"{PREFIX}superseded", str(not current).lower())
+            superseded += not current
+        if not complete(run) and not marked:
+            store.kill(run_id)
+            replaced += 1
+    checkout = read_checkout(workspace.root).tags() if wanted.keys() - there else {}
+    for key in wanted.keys() - there:
+        _write_board(
+            store, wanted[key], {**checkout, f"{PREFIX}workspace": name, f"{PREFIX}board_sha256": digests[key]}
+        )
+    store.analyse()
+    return Counts(len(wanted) - len(there), len(there), superseded, replaced)
+
+
+def _write_board(store: Store, board: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    plain = {key: value for key, value in board.items() if isinstance(value, (str, int, float, bool)) and value != ""}
+    tags = {f"{PREFIX}{key}": _text(value) for key, value in plain.items()} | dict(given)
+    text = "\n".join(board_markdown(board)) + "\n"
     tags |= {
         f"{PREFIX}kind": "board",
         f"{PREFIX}schema": str(SCHEMA),
-        f"{PREFIX}board": name,
-        f"{PREFIX}board_sha256": digest,
-        f"{PREFIX}workspace": workspace_name(workspace),
+        f"{PREFIX}board": board["name"],
         f"{PREFIX}superseded": "false",
-        **read_checkout(workspace.root).tags(),
+        "mlflow.note.content": text,
     }
-    current: str | None = None
-    for run in store.runs(f"tags.{PREFIX}kind = 'board' and tags.{PREFIX}workspace = '{workspace_name(workspace)}'"):
-        old = run.data.tags
-        if old.get(f"{PREFIX}board") != name:
-            continue
-        if complete(run) and old.get(f"{PREFIX}board_sha256") == digest and current is None:
-            current = run.info.run_id
-            if old.get(f"{PREFIX}superseded") != "false":
-                store.set_tag(current, f"{PREFIX}superseded", "false")
-        elif old.get(f"{PREFIX}superseded") != "true":
-            store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
-            if not complete(run):
-                store.kill(run.info.run_id)
-    if current is not None:
-        return current
-    metrics: dict[str, float] = {}
-    for row in board.get("rows", []):
+    metrics = {}
+    for row in board["rows"]:
         for key, suffix in (("mean", ""), ("low", ".lo"), ("high", ".hi")):
-            if isinstance(row.get(key), (int, float)):
-                metrics[f"board/{_safe(str(row['entry']))}{suffix}"] = float(row[key])
+            if row.get(key) is not None:
+                metrics[f"board/{_safe(row['entry'])}{suffix}"] = float(row[key])
+    params = {"board_sha256": given[f"{PREFIX}board_sha256"], "protocol": board.get("protocol", "")}
     with tempfile.TemporaryDirectory(prefix="explainbench-") as temporary:
-        folder = Path(temporary)
-        write_json(folder / "board.json", dict(board))
-        for file, content in files.items():
-            write_bytes(folder / file, content.encode())
-        params = {"board_sha256": digest}
-        tags["mlflow.note.content"] = files.get("board.md", f"**{name}**")
-        return store.write(name, tags, params, metrics, None, folder)
-
-
-def _publish_boards(workspace: Workspace) -> int:
-    """Publish every board of results/leaderboard.json; the number of boards."""
-    path = workspace.results / "leaderboard.json"
-    if not path.is_file():
-        return 0
-    boards = read_json(path).get("boards", [])
-    for board in boards:
-        publish_board(workspace, board["name"], board, {})
-    return len(boards)
+        write_json(Path(temporary) / "board.json", dict(board))
+        write_bytes(Path(temporary) / "board.md", text.encode())
+        store.write(board["name"], tags, params, metrics, None, Path(temporary))
 
 
 def open_experiment(workspace: Workspace, suite: str) -> Store:

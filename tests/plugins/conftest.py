@@ -117,6 +117,7 @@ class Project:
             weights_source="trained",
             method_card={
                 "title": method.upper(),
+                "category": "baseline" if method == "random" else "attribution",
                 "deterministic": runs == 1,
                 "vector": "signed",
                 "surrogate": "additive",

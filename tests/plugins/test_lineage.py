@@ -151,7 +151,7 @@ def tampered_committed_lock(project, stored):
 
 
 def tampered_board(project, stored):
-    rows = [{"cell": str(stored.cell), "record_sha256": "0" * 64}]
+    rows = [{"cell": str(stored.cell), "record_digest": "0" * 64}]
     write_json(project.workspace.results / "leaderboard.json", {"boards": [{"rows": rows}]})
 
 

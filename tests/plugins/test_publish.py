@@ -17,7 +17,7 @@ from mlflow_plugins.publish import (
     headline,
     live,
     metric_name,
-    publish_board,
+    publish_boards,
     publish_cells,
     publish_workspace,
     workspace_name,
@@ -216,21 +216,28 @@ def test_metric_names(score, kind, name):
 
 
 def test_boards_are_runs_too_and_idempotent(project):
+    row = {
+        "entry": "lstm/shap", "mean": 0.5, "low": 0.4, "high": 0.6, "order": 1, "rank_ub": 1, "aliases": [],
+        "baseline": False, "verified": True, "status": "value", "co_ranked_with_above": None, "p_vs_above": None,
+    }  # fmt: skip
     board = {
-        "suite": "energy",
-        "task": "T1",
-        "composite": "EQI",
-        "rows": [{"entry": "lstm·shap", "mean": 0.5, "low": 0.4}],
-    }
-    first = publish_board(project.workspace, "EQI·T1", board, {"board.md": "# EQI"})
-    assert publish_board(project.workspace, "EQI·T1", board, {"board.md": "# EQI"}) == first
-    changed = publish_board(project.workspace, "EQI·T1", {**board, "n": 3}, {"board.md": "# EQI"})
-    assert changed != first
+        "name": "T1.EQI", "task": "T1", "score": "EQI", "view": "cells", "model": "", "basis": "F", "title": "quality",
+        "protocol": "test-1", "confidence": 0.95, "n": 12, "effective_n": 9.0, "detectable": None, "comparisons": 0,
+        "notes": [], "rows": [row],
+    }  # fmt: skip
+    empty = board | {"name": "T1.HIR", "rows": [row | {"mean": None}]}
+    first = publish_boards(project.workspace, [board, empty])
+    assert (first.published, first.already) == (1, 0)
+    assert publish_boards(project.workspace, [board]).already == 1
+    changed = publish_boards(project.workspace, [board | {"n": 13}])
+    assert (changed.published, changed.superseded) == (1, 1)
     _, runs = runs_of(project, "tags.explainbench.kind = 'board'")
-    state = {run.info.run_id: run.data.tags[f"{P}superseded"] for run in runs}
-    assert state == {first: "true", changed: "false"}
-    run = next(run for run in runs if run.info.run_id == changed)
-    assert (run.data.tags[f"{P}composite"], run.data.metrics["board/lstm.shap"]) == ("EQI", 0.5)
+    state = {run.data.tags[f"{P}n"]: run.data.tags[f"{P}superseded"] for run in runs}
+    assert state == {"12": "true", "13": "false"}
+    assert {run.data.metrics["board/lstm/shap.lo"] for run in runs} == {0.4}
+    assert publish_boards(project.workspace, [board]).superseded == 1  # and the first is current again
+    _, runs = runs_of(project, "tags.explainbench.kind = 'board' and tags.explainbench.superseded = 'false'")
+    assert [run.data.tags[f"{P}n"] for run in runs] == ["12"]
 
 
 def test_the_workspace_is_synced_to_its_lock(project, cells):
@@ -238,7 +245,7 @@ def test_the_workspace_is_synced_to_its_lock(project, cells):
     stray = project.add("random")  # computed, not in the lock
     (made[1].folder / "record.json").write_text("{")
     said = publish_workspace(project.workspace, FEW)
-    assert (said["published"], said["boards"]) == (2, 0)
+    assert (said["published"], said["boards_published"]) == (2, 0)
     assert any("not in cells.lock.json" in line and stray.folder.name in line for line in said["refused"])
     assert any("record.json" in line for line in said["refused"])
     json.dumps(said)

@@ -1,0 +1,327 @@
+"""The leaderboard: boards made from the tracking store by query, every row cross-checked against the trust root."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from explainbench.analysis.boards import Entry, board_json, build_boards, scores_from_columns
+from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
+from explainbench.core.cell import Score, Skipped
+from explainbench.core.errors import BadInput, Corrupt
+from explainbench.core.files import read_json, write_bytes, write_json
+from explainbench.core.params import Params
+from explainbench.core.provenance import sha256_file, sha256_json
+from explainbench.core.record import CellRecord
+from explainbench.core.workspace import Workspace
+from explainbench.store import RECORD, SCORES, read_lock, read_scores
+from mlflow_plugins._board_text import board_markdown, caption, plain, texts, title
+from mlflow_plugins._mlflow import Store, complete, open_store
+from mlflow_plugins.publish import PREFIX, cell_name, experiment_name, workspace_name
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from rich.table import Table
+
+SCHEMA = 1
+SUITE = "energy"
+NAME = "leaderboard"
+MEASURED = ("EEI",)  # scores with a timing in them: never compared bit for bit
+COLUMNS = (
+    "order", "entry", "mean", "low", "high", "rank_ub", "co_ranked_with_above", "co_ranked_plain", "p_vs_above",
+    "effect", "effect_low", "effect_high", "n", "status", "reason", "baseline", "deterministic", "weights_source",
+    "aliases", "verified", "unverified_because", "cell", "cell_id", "record_digest",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A cell as the tracking store has it. problem: why its digests disagree, or empty when the row is verified."""
+
+    entry: Entry
+    run_id: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What a query of the tracking store found.
+
+    rows: one per cell; left_out: {cell: why its run cannot be shown}; missing: cells of cells.lock.json without a run.
+    """
+
+    protocol: str
+    rows: tuple[Collected, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+
+def build_leaderboard(workspace: Workspace, params: Params) -> dict[str, Any]:
+    """Query, cross-check, rank, and write `results/leaderboard.json`, `.csv` and `.md`; the JSON's content is returned.
+
+    Raises BadInput when nothing is published, Unavailable when the tracking store cannot be used.
+    """
+    found = collect(workspace, params.protocol)
+    profile = read_profile(workspace)
+    entries = [with_efficiency(row.entry, profile, params.profile.reference_seconds) for row in found.rows]
+    boards = build_boards(entries, params.statistics, params.seed, frozen_bounds(params.protocol))
+    problems = {str(row.entry.cell): row.problem for row in found.rows if row.problem}
+    documents = [_checked(board_json(board), problems) for board in boards]
+    lock = read_lock(workspace.lock)
+    document = {
+        "schema": SCHEMA,
+        "suite": SUITE,
+        "protocol": found.protocol,
+        "inputs_sha256": sha256_json(lock),
+        "profile_sha256": None if profile is None else sha256_json(profile),
+        "verified": not problems and not found.left_out and not found.missing,
+        "flagged": dict(sorted((problems | dict(found.left_out)).items())),
+        "missing": list(found.missing),
+        "banner": _banner(params.suites.energy.dataset),
+        "means": _means(documents),
+        "boards": documents,
+    }
+    write_json(workspace.results / f"{NAME}.json", document)
+    write_bytes(workspace.results / f"{NAME}.csv", _csv(documents).encode())
+    write_bytes(workspace.results / f"{NAME}.md", markdown(document).encode())
+    return document
+
+
+def collect(workspace: Workspace, protocol: str | None = None, suite: str = SUITE) -> Collection:
+    """Query the tracking store for finished cells of one protocol version that nothing supersedes.
+
+    Each run's record and scores are read from its artifacts; a row is verified when record, scores, tags and
+    cells.lock.json agree. Raises BadInput when nothing is published, or when several versions are and none is named.
+    """
+    store = open_store(workspace.tracking_uri, experiment_name(suite))
+    if store is None:
+        raise BadInput(f"{workspace.tracking_uri} holds no cells of suite {suite}; run `explainbench publish` first.")
+    query = f"tags.{PREFIX}kind = 'cell' and tags.{PREFIX}superseded = 'false' and attributes.status = 'FINISHED'"
+    runs = [run for run in store.runs(query) if complete(run)]
+    versions = sorted({run.data.tags.get(f"{PREFIX}protocol", "") for run in runs})
+    if protocol is None:
+        if len(versions) > 1:
+            raise BadInput(
+                f"the tracking store holds cells of {len(versions)} protocol versions: {', '.join(versions)}; name one."
+            )
+        protocol = versions[0] if versions else ""
+    runs = [run for run in runs if run.data.tags.get(f"{PREFIX}protocol") == protocol]
+    if not runs:
+        others = f"; it holds {', '.join(versions)}" if versions else ""
+        raise BadInput(
+            f"the tracking store holds no finished cell of protocol {protocol!r}{others}. "
+            "Run `explainbench publish`, and check `protocol` in params.yaml."
+        )
+    lock = read_lock(workspace.lock)
+    rows: list[Collected] = []
+    left_out: dict[str, str] = {}
+    for name, run in _one_run_per_cell(runs, lock, workspace_name(workspace)).items():
+        try:
+            rows.append(_collected(store, run, lock))
+        except (BadInput, Corrupt) as error:
+            left_out[name] = str(error)
+    if not rows:
+        raise BadInput(f"no run of protocol {protocol!r} can be read: {next(iter(left_out.values()))}")
+    there = {row.entry.cell_id for row in rows} | {run.data.tags.get(f"{PREFIX}cell_id", "") for run in runs}
+    missing = tuple(sorted(cell_id[:16] for cell_id in lock if cell_id not in there))
+    return Collection(protocol, tuple(sorted(rows, key=lambda row: row.entry.cell)), left_out, missing)
+
+
+def _one_run_per_cell(runs: Iterable[Run], lock: Mapping[str, str], ours: str) -> dict[str, Run]:
+    """Of several runs of a cell the one in our lock, else of our project, else the latest."""
+
+    def preference(run: Run) -> tuple[bool, bool, int]:
+        tags = run.data.tags
+        digest = lock.get(tags.get(f"{PREFIX}cell_id", ""))
+        locked = digest is not None and digest == tags.get(f"{PREFIX}record_sha256")
+        return locked, tags.get(f"{PREFIX}workspace") == ours, run.info.start_time
+
+    best: dict[str, Run] = {}
+    for run in runs:
+        name = cell_name(run)
+        if name not in best or preference(run) > preference(best[name]):
+            best[name] = run
+    return dict(sorted(best.items()))
+
+
+def _collected(store: Store, run: Run, lock: Mapping[str, str]) -> Collected:
+    tags = run.data.tags
+    name = f"run {run.info.run_id} ({cell_name(run)})"
+    record_path, scores_path = store.artifact(run, RECORD), store.artifact(run, SCORES)
+    if record_path is None or scores_path is None:
+        raise BadInput(f"{name} has no {RECORD if record_path is None else SCORES}; publish the cell again.")
+    try:
+        record = CellRecord.model_validate(read_json(record_path))
+    except ValidationError as error:
+        raise Corrupt(f"{name}: {RECORD} is not a cell record of this version: {error.errors()[0]['msg']}.") from error
+    table = read_scores(scores_path)
+    windows, scores, skipped = scores_from_columns({key: table.column(key).to_pylist() for key in table.column_names})
+    card = record.spec.method_card
+    digest = sha256_file(record_path)
+    problem = ""
+    for disagrees, sentence in (
+        (tags.get(f"{PREFIX}record_sha256") != digest, "the run's record_sha256 tag is not the digest of its record"),
+        (tags.get(f"{PREFIX}cell_id") != record.cell_id, "the run's cell_id tag is not that of its record"),
+        (run.data.params.get("record_sha256") != digest, "the run's record_sha256 param is not its record's digest"),
+        (cell_name(run) != str(record.spec.cell.cell), "the run's tags name another cell than its record"),
+        (sha256_json(record.spec.model_dump(mode="json")) != record.cell_id, "the record's cell id is not its own"),
+        (record.artifacts.get(SCORES) != sha256_file(scores_path), f"{SCORES} is not the file of the record"),
+        (record.cell_id not in lock, "cells.lock.json does not list this cell"),
+        (lock.get(record.cell_id, digest) != digest, "cells.lock.json holds another digest for this cell"),
+    ):
+        if disagrees:
+            problem = sentence
+            break
+    entry = Entry(
+        cell=record.spec.cell.cell,
+        cell_id=record.cell_id,
+        record_digest=digest,
+        protocol=record.spec.protocol,
+        windows=windows,
+        scores=scores,
+        skipped=skipped,
+        baseline=card.get("category") == "baseline",
+        deterministic=bool(card.get("deterministic")),
+        weights_source=record.spec.weights_source,
+    )
+    return Collected(entry, run.info.run_id, problem)
+
+
+def read_profile(workspace: Workspace) -> dict[str, Any] | None:
+    """results/profile.json, the archived timings, or None before the profile stage ran. Raises Corrupt."""
+    path = workspace.results / "profile.json"
+    if not path.is_file():
+        return None
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), dict):
+        raise Corrupt(f"{path} is not a profile; run `explainbench profile` again.")
+    return content
+
+
+def with_efficiency(entry: Entry, profile: Mapping[str, Any] | None, reference_seconds: float) -> Entry:
+    """The entry with Efficiency joined from the profile: raw = median seconds t, value = 1/(1 + t/t_ref) (eq. 8)."""
+    cells = {} if profile is None else profile["cells"]
+    timed = cells.get(str(entry.cell)) or cells.get(str(entry.cell).split("/", 1)[1])
+    if timed is None:
+        return entry
+    seconds = np.array([float(timed["median_seconds"])])
+    scores = {**entry.scores, "efficiency": Score(seconds, 1.0 / (1.0 + seconds / reference_seconds))}
+    skipped: dict[str, Skipped] = {key: gap for key, gap in entry.skipped.items() if key != "efficiency"}
+    return replace(entry, scores=scores, skipped=skipped)
+
+
+def frozen_bounds(protocol: str) -> Bounds | None:
+    """The normalisation bounds frozen for a protocol version, or None while there are none."""
+    return load_bounds(protocol) if (SHIPPED / f"{protocol}.json").is_file() else None
+
+
+def selected(document: Mapping[str, Any], task: str | None, composite: str | None) -> dict[str, Any]:
+    """The leaderboard with only the boards of a task and of a score. Raises BadInput when there is no such board."""
+    boards = document["boards"]
+    tasks = sorted({board["task"] for board in boards})
+    scores = sorted({board["score"] for board in boards})
+    for wanted, known, what in ((task, tasks, "task"), (composite, scores, "composite")):
+        if wanted is not None and wanted.lower() not in {item.lower() for item in known}:
+            raise BadInput(f"there is no board of {what} {wanted!r}; there are {', '.join(known)}.")
+    kept = [
+        board
+        for board in boards
+        if (task is None or board["task"].lower() == task.lower())
+        and (composite is None or board["score"].lower() == composite.lower())
+    ]
+    return {**document, "boards": kept}
+
+
+def render_boards(document: Mapping[str, Any]) -> Iterator[Table | str]:
+    """Tables for a terminal: what is flagged first, then each board; boards without any number as one line."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    if document.get("banner"):
+        yield f"[yellow]{escape(document['banner'])}[/]"
+    for cell, reason in document["flagged"].items():
+        yield f"[bold red]not verified[/] {escape(cell)}: {escape(reason)}"
+    if document["missing"]:
+        yield f"[yellow]{len(document['missing'])} cells are not in the tracking store; run `explainbench publish`[/]"
+    for board in document["boards"]:
+        if all(row["mean"] is None for row in board["rows"]):
+            reasons = sorted({row["reason"] for row in board["rows"] if row["reason"]})
+            yield f"[bold]{escape(title(board))}[/]: no number yet ({escape('; '.join(reasons))})"
+            continue
+        interval = f"{board['confidence']:.0%} interval"
+        table = Table(title=title(board), title_justify="left", caption=caption(board), caption_justify="left")
+        for name in ("order", "entry", "mean", interval, "rank_ub", "co-ranked with above", "p vs above"):
+            table.add_column(name, justify="left" if name == "entry" else "right")
+        for row in board["rows"]:
+            style = "dim" if row["baseline"] else None if row["verified"] else "red"
+            table.add_row(*(escape(text) for text in texts(row)), style=style)
+        yield table
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """The boards as a markdown page."""
+    lines = [f"# Leaderboard, suite {document['suite']}, protocol {document['protocol']}", ""]
+    if document.get("banner"):
+        lines += [f"> {document['banner']}", ""]
+    state = "every row verified against `cells.lock.json`" if document["verified"] else "NOT every row is verified"
+    lines += [f"{state}; check any row's whole chain with `explainbench audit CELL`.", ""]
+    lines += [f"- not verified: `{cell}`: {reason}" for cell, reason in document["flagged"].items()]
+    empty = []
+    for board in document["boards"]:
+        if all(row["mean"] is None for row in board["rows"]):
+            empty.append(board)
+            continue
+        lines += ["", *board_markdown(board)]
+    if empty:
+        lines += ["", "## Without a number yet", ""]
+        for board in empty:
+            reasons = sorted({row["reason"] for row in board["rows"] if row["reason"]})
+            lines.append(f"- {title(board)}: {'; '.join(reasons)}")
+    return "\n".join(lines) + "\n"
+
+
+def _checked(board: dict[str, Any], problems: Mapping[str, str]) -> dict[str, Any]:
+    """The board with `verified` and `unverified_because` on every row, from all cells the row stands for."""
+    for row in board["rows"]:
+        reasons = [f"{ref['cell']}: {problems[ref['cell']]}" for ref in row["cells"] if ref["cell"] in problems]
+        row["verified"], row["unverified_because"] = not reasons, "; ".join(reasons)
+    board["rows_sha256"] = sha256_json(board["rows"])
+    return board
+
+
+def _means(boards: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """{board: {entry: mean}}: the numbers alone, which `dvc metrics show` and `diff` can read."""
+    return {
+        board["name"]: {row["entry"]: row["mean"] for row in board["rows"] if row["mean"] is not None}
+        for board in boards
+        if any(row["mean"] is not None for row in board["rows"])
+    }
+
+
+def _csv(boards: Iterable[Mapping[str, Any]]) -> str:
+    """All rows of all boards in long form; scores with a timing in them are left out: the file is bit-reproducible."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    head = ("suite", "task", "view", "model", "score", "basis")
+    writer.writerow([*head, *COLUMNS])
+    for board in boards:
+        if board["score"] in MEASURED:
+            continue
+        for row in board["rows"]:
+            writer.writerow([*(board[key] for key in head), *(plain(row[key]) for key in COLUMNS)])
+    return text.getvalue()
+
+
+def _banner(dataset: str) -> str | None:
+    from explainbench.core.registry import DATASETS
+
+    try:
+        return DATASETS.card(dataset).banner
+    except BadInput:
+        return None
