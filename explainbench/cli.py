@@ -280,10 +280,9 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Rebuild and re-hash the chain row, run, record, files, seeds, weights, data, DVC, git; name the broken link."""
+    from explainbench.stages.replay import replay_cell
     from mlflow_plugins.lineage import audit as audit_chain
     from mlflow_plugins.lineage import render
-
-    from explainbench.stages.replay import replay_cell
 
     recompute = (lambda stored: replay_cell(context.obj.workspace, context.obj.params, stored)) if replay else None
     chain = audit_chain(context.obj.workspace, what, recompute)
