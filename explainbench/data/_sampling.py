@@ -29,7 +29,8 @@ def calendar(stamps: Stamps) -> Floats:
     day = stamps.astype("datetime64[D]")
     turn = 2 * np.pi * (stamps - day).astype("timedelta64[m]").astype(np.float64) / (24 * 60)
     week = 2 * np.pi * ((day.astype(np.int64) + 3) % 7) / 7  # Monday at 0
-    return np.stack([np.sin(turn), np.cos(turn), np.sin(week), np.cos(week), is_weekend(stamps).astype(float)], axis=1)
+    waves = np.round([np.sin(turn), np.cos(turn), np.sin(week), np.cos(week)], 12)  # the last bits depend on the CPU
+    return np.stack([*waves, is_weekend(stamps).astype(float)], axis=1)
 
 
 def with_calendar(series: Series) -> Series:
@@ -40,6 +41,16 @@ def with_calendar(series: Series) -> Series:
         names=(*series.names, *CALENDAR),
         units=(*series.units, *("1" for _ in CALENDAR)),
     )
+
+
+def settled(values: Floats) -> Floats:
+    """`values` at nine significant digits: derived numbers whose last bits depend on the processor's vector width.
+
+    Window hashes, and so cell ids, are then the same on every processor type.
+    """
+    exponent = np.floor(np.log10(np.where(values == 0, 1.0, np.abs(values))))
+    scale = 10.0 ** (8 - exponent)
+    return np.round(values * scale) / scale
 
 
 def channels(training: Sequence[Series]) -> Channels:
@@ -60,8 +71,8 @@ def channels(training: Sequence[Series]) -> Channels:
         first.names,
         first.units,
         tuple(bool(flag) for flag in known),
-        mean=mean,
-        std=std,
+        mean=settled(mean),
+        std=settled(std),
         low=values.min(axis=0),
         high=values.max(axis=0),
     )
@@ -84,7 +95,8 @@ def climatology(training: Sequence[Series]) -> Climatology:
             "the training series holds no whole working day and whole weekend day; "
             "give a longer series, a month at the least."
         )
-    return Climatology.of(np.concatenate(stamps), np.concatenate(values))
+    fitted = Climatology.of(np.concatenate(stamps), np.concatenate(values))
+    return replace(fitted, table=settled(fitted.table))
 
 
 @dataclass(frozen=True, slots=True)

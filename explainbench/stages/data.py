@@ -116,7 +116,7 @@ def cut_windows(workspace: Workspace, params: Params) -> dict[str, Any]:
         truth = entry.truth(folder, task, benchmark.stamps[sample.starts])
         if truth is not None:  # calendar channels drive nothing by themselves
             known = np.zeros((*truth.shape[:2], len(described) - truth.shape[2]))
-            truth = np.concatenate([truth, known], axis=2)
+            truth = _sampling.settled(np.concatenate([truth, known], axis=2))
         windows = _sampling.windows(benchmark, task, described, sample.starts, sample.regime, truth)
         values = np.concatenate([series.values[:, described.index(task.target)] for series in training])
         write_npz(workspace.windows / f"{name}.npz", _packed(windows, climatology))
@@ -127,8 +127,8 @@ def cut_windows(workspace: Workspace, params: Params) -> dict[str, Any]:
             "dataset_sha256": digest,
             "windows_sha256": windows.digest(),
             "target": task.target,
-            "target_std": float(values.std()),
-            "thresholds": {"ramp": limits.ramp, "peak": limits.peak},
+            "target_std": float(_sampling.settled(values.std())),
+            "thresholds": {"ramp": round(limits.ramp, 6), "peak": round(limits.peak, 6)},
             "windows": len(windows),
             "effective_n": sample.effective_n,
             "stride": sample.stride,
