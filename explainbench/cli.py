@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -182,7 +182,6 @@ def evaluate(
     publish: Annotated[bool, typer.Option(help="Log each cell to MLflow as it finishes.")] = True,
 ) -> None:
     """Score every cell that the store does not hold yet. Interrupt it at will: finished cells are kept."""
-    from explainbench.core.cell import Cell
     from explainbench.runner import Failed
     from explainbench.stages.evaluate import Finished, Plan
     from explainbench.stages.evaluate import evaluate as run_stage
@@ -199,15 +198,12 @@ def evaluate(
         def finished(outcome: Finished | Failed) -> None:
             progress.advance(bar)
             if isinstance(outcome, Failed):
-                progress.console.print(f"failed: {_named(outcome.cell)}: {outcome.reason}", markup=False)
+                progress.console.print(f"failed: {outcome.cell}: {outcome.reason}", markup=False)
             else:
                 published(outcome.folder)
-                progress.console.print(f"{_named(outcome.cell)}  {outcome.seconds:.1f} s", markup=False)
+                progress.console.print(f"{outcome.cell}  {outcome.seconds:.1f} s", markup=False)
 
-        def _named(cell: Cell) -> str:
-            return str(cell)
-
-        summary = run_stage(workspace, context.obj.params, workers, started, finished)
+        summary = run_stage(workspace, params, workers, started, finished)
     share = "" if summary.model_share is None else f", {summary.model_share:.0%} of it inside model calls"
     typer.echo(
         f"{summary.computed} cells computed, {summary.cached} already there, {len(summary.failed)} failed, "
@@ -232,6 +228,7 @@ def run_all(context: typer.Context, workers: Workers = CORES) -> None:
     profile_command(context)
     publish(context)
     leaderboard(context)
+    publish(context)  # the boards too
 
 
 @app.command("profile")
@@ -268,6 +265,17 @@ def leaderboard(
     else:
         for table in render_boards(chosen):
             _console().print(table)
+
+
+@app.command()
+def freeze(
+    context: typer.Context,
+    replace: Annotated[bool, typer.Option(help="Overwrite bounds that are frozen already.")] = False,
+) -> None:
+    """After a full run: fix the bounds that map raw Faithfulness to [0, 1], so that new entries move no old score."""
+    from explainbench.stages.freeze import freeze_bounds
+
+    typer.echo(freeze_bounds(context.obj.workspace, context.obj.params, replace))
 
 
 @app.command()
@@ -419,6 +427,10 @@ def _print_block(value: dict[str, Any], depth: int) -> None:
             typer.echo(f"{'  ' * depth}{key}: {text}")
 
 
+def _not_logged(problem: str) -> None:
+    typer.echo(f"not logged to MLflow: {problem} Cells are kept; run `explainbench publish` later.", err=True)
+
+
 def _console() -> Any:
     from rich.console import Console
 
@@ -446,18 +458,6 @@ def _progress() -> Iterator[Any]:
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield progress
-
-
-@contextmanager
-def _publisher(workspace: Workspace, statistics: StatisticsParams, wanted: bool) -> Iterator[Any]:
-    """A function that logs a finished cell's folder; when MLflow is out of reach it says so once."""
-    if not wanted:
-        yield lambda folder: None
-        return
-    from mlflow_plugins.publish import live
-
-    with live(workspace, statistics, lambda problem: typer.echo(f"not logged to MLflow: {problem}", err=True)) as log:
-        yield log
 
 
 def main() -> NoReturn:
