@@ -255,42 +255,35 @@ def _look_up_runs(workspace: Workspace, subject: _Subject) -> None:
 
 
 def _row_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:
-    """The rows of results/leaderboard.json that show this cell carry its record's digest."""
+    """The rows of results/leaderboard.json that show this cell: made from its record, and not altered since."""
     path = workspace.results / "leaderboard.json"
     if not path.is_file():
         yield Link(
             "board rows", stored.digest, "", None, "no results/leaderboard.json yet; run `explainbench leaderboard`"
         )
         return
+    name, count, altered = str(stored.cell), 0, False
+    others: list[str] = []
     try:
-        rows = [row for row in _rows(read_json(path)) if row.get("cell") == str(stored.cell)]
-    except (BadInput, Corrupt) as error:
-        yield Link("board rows", "readable", "unreadable", False, str(error))
+        for board in read_json(path)["boards"]:
+            digests = [ref["record_digest"] for row in board["rows"] for ref in row["cells"] if ref["cell"] == name]
+            count += len(digests)
+            others += [digest for digest in digests if digest != stored.digest]
+            found = sha256_json(board["rows"])
+            if digests and found != board["rows_sha256"]:
+                altered = True
+                detail = "rows were altered after the board was made; run `explainbench leaderboard`"
+                yield Link(f"board {board['name']}", board["rows_sha256"], found, False, detail)
+    except (BadInput, Corrupt, KeyError, TypeError) as error:
+        yield Link("board rows", "readable", "unreadable", False, f"{path.name} is not a leaderboard: {error}")
         return
-    if not rows:
+    if others:
+        detail = f"{len(others)} of {count} rows of {path.name} were made from another record; rebuild the boards"
+        yield Link("board rows", stored.digest, others[0], False, detail)
+    elif not count:
         yield Link("board rows", stored.digest, "", None, "no board shows this cell")
-        return
-    wrong = [row for row in rows if row.get("record_digest") != stored.digest]
-    if wrong:
-        found = str(wrong[0].get("record_digest"))
-        detail = f"{len(wrong)} of {len(rows)} rows of {path.name} were made from another record; rebuild the boards"
-        yield Link("board rows", stored.digest, found, False, detail)
-    else:
-        yield Link(
-            "board rows", stored.digest, stored.digest, True, f"{len(rows)} rows of {path.name} name this record"
-        )
-
-
-def _rows(content: Any) -> Iterator[dict[str, Any]]:
-    """Every object below that says which cell and record it is about."""
-    if isinstance(content, dict):
-        if "cell" in content and "record_digest" in content:
-            yield content
-        for value in content.values():
-            yield from _rows(value)
-    elif isinstance(content, list):
-        for value in content:
-            yield from _rows(value)
+    elif not altered:
+        yield Link("board rows", stored.digest, stored.digest, True, f"{count} rows of {path.name} name this record")
 
 
 def _run_links(workspace: Workspace, subject: _Subject) -> Iterator[Link]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.files import read_npz, write_json, write_npz
 from explainbench.core.params import StatisticsParams
+from explainbench.core.provenance import sha256_json
 from explainbench.store import write_lock
 from mlflow_plugins._mlflow import open_store
 from mlflow_plugins.lineage import audit, directory_md5, render
@@ -150,9 +151,23 @@ def tampered_committed_lock(project, stored):
     write_lock(project.workspace.lock, {stored.record.cell_id: stored.digest})
 
 
+def board_of(stored, digest):
+    rows = [{"cells": [{"cell": str(stored.cell), "record_digest": digest}], "mean": 0.5}]
+    return {"name": "T1.EQI", "rows": rows, "rows_sha256": sha256_json(rows)}
+
+
+def board_of_another_record(project, stored):
+    write_json(project.workspace.results / "leaderboard.json", {"boards": [board_of(stored, "0" * 64)]})
+
+
 def tampered_board(project, stored):
-    rows = [{"cell": str(stored.cell), "record_digest": "0" * 64}]
-    write_json(project.workspace.results / "leaderboard.json", {"boards": [{"rows": rows}]})
+    board = board_of(stored, stored.digest)
+    board["rows"][0]["mean"] = 0.6
+    write_json(project.workspace.results / "leaderboard.json", {"boards": [board]})
+
+
+def no_board(project, stored):
+    write_json(project.workspace.results / "leaderboard.json", {"boards": [1]})
 
 
 @pytest.mark.parametrize(
@@ -174,7 +189,9 @@ def tampered_board(project, stored):
         (tampered_manifest, {"dataset manifest"}),
         (tampered_dvc, {"DVC"}),
         (tampered_committed_lock, {"git"}),
-        (tampered_board, {"board rows"}),
+        (board_of_another_record, {"board rows"}),
+        (tampered_board, {"board T1.EQI"}),
+        (no_board, {"board rows"}),
     ],
 )
 def test_each_altered_file_breaks_its_link(project, published, alter, named):
