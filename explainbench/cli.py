@@ -16,7 +16,7 @@ import typer
 from explainbench.core.errors import BadInput, ExplainBenchError
 
 if TYPE_CHECKING:
-    from explainbench.core.params import Params, StatisticsParams
+    from explainbench.core.params import Params
     from explainbench.core.workspace import Workspace
 
 # Nothing we start reports home, whatever the user's environment says.
@@ -186,8 +186,14 @@ def evaluate(
     from explainbench.stages.evaluate import Finished, Plan
     from explainbench.stages.evaluate import evaluate as run_stage
 
-    workspace = context.obj.workspace
-    with _progress() as progress, _publisher(workspace, context.obj.params.statistics, publish) as published:
+    workspace, params = context.obj.workspace, context.obj.params
+    with ExitStack() as stack:
+        progress = stack.enter_context(_progress())
+        published: Callable[[Path], None] = lambda folder: None  # noqa: E731
+        if publish:
+            from mlflow_plugins.publish import live
+
+            published = stack.enter_context(live(workspace, params.statistics, _not_logged))
         bar = progress.add_task("cells", total=None)
 
         def started(todo: Plan) -> None:
