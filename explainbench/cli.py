@@ -388,13 +388,13 @@ def _entries(registry: Any, columns: tuple[str, ...], as_json: bool) -> None:
     from explainbench.core.registry import first_line
 
     rows = [
-        {"name": name, "title": first_line(registry.entry(name))} | asdict(registry.card(name))
+        {"name": name, "what": first_line(registry.entry(name))} | asdict(registry.card(name))
         for name in registry.names()
     ]
     if as_json:
         _print(rows, as_json=True)
     else:
-        _table(["name", *columns, ""], [[row["name"], *(row[c] for c in columns), row["title"]] for row in rows])
+        _table(["name", *columns, ""], [[row["name"], *(row[c] for c in columns), row["what"]] for row in rows])
 
 
 def _table(headers: list[str], rows: list[list[Any]]) -> None:

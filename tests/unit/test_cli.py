@@ -1,0 +1,60 @@
+"""The command line: help a newcomer understands, mistakes in one sentence with exit code 2."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def explainbench(*arguments, cwd=None, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "explainbench.cli", *map(str, arguments)],
+        capture_output=True, text=True, cwd=cwd, env=os.environ | {"COLUMNS": "160"} | environment, check=False,
+    )  # fmt: skip
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['explainbench', '--help']\n"
+        "from explainbench.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'torch', 'mlflow', 'shap', 'pandas', 'sklearn', 'numpy'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip().endswith("[]")
+    for command in ("data", "fit", "evaluate", "profile", "publish", "leaderboard", "audit", "verify", "list"):
+        assert command in result.stdout
+
+
+def test_outside_a_project_says_where_it_looked(tmp_path):
+    result = explainbench("list", "methods", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("explainbench: no params.yaml in")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--profile", "nope", "list", "cells"], "no profile 'nope'"),
+        (["data", "import", "absent.csv", "--column", "load"], "must have the form OURS=THEIRS"),
+        (["--output", "{tmp}", "evaluate", "--no-publish"], "T1.json does not exist; run the stage"),
+        (["--output", "{tmp}", "verify"], "run `explainbench evaluate` first"),
+    ],
+)
+def test_mistakes_are_one_sentence(root, tmp_path, arguments, said):
+    result = explainbench("--root", root, *(argument.format(tmp=tmp_path) for argument in arguments))
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lists_are_json_for_scripts(root):
+    cells = json.loads(explainbench("--root", root, "list", "cells", "--json").stdout)
+    assert {"cell": "energy/T1/lstm/random", "baseline": True, "excluded": None} in cells
+    methods = json.loads(explainbench("--root", root, "list", "methods", "--json").stdout)
+    assert {"shap", "lime", "integrated_gradients", "random"} <= {row["name"] for row in methods}
+    assert all(len(row["what"]) > 20 for row in methods)
