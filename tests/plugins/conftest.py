@@ -193,11 +193,25 @@ class Project:
         return self.git("rev-parse", "HEAD")
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project folder with params, one data file, its manifest and data.dvc, windows; no cells yet."""
+@pytest.fixture(autouse=True)
+def no_tracking_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the developer's shell says."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    root = tmp_path / "project"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project folder with params, one data file, its manifest and data.dvc, windows; no cells yet."""
+    return new_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def make_project() -> Callable[[Path], Project]:
+    """`project`, for fixtures that live longer than one test."""
+    return new_project
+
+
+def new_project(root: Path) -> Project:
     root.mkdir()
     (root / "params.yaml").write_text("protocol: test-1\nseed: 42\n")
     (root / ".gitignore").write_text("mlflow.db*\nmlartifacts/\nbuild/\n")

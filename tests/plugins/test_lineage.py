@@ -22,13 +22,50 @@ FEW = StatisticsParams(bootstrap=200)
 NAME = "T1/lstm/shap"
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory, empty_store, make_project):
+    """One published and committed project for the whole module, and a copy to restore it from."""
+    folder = tmp_path_factory.mktemp("lineage")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        project = make_project(folder / "project")
+        shutil.copy(empty_store, project.workspace.output / "mlflow.db")
+        stored = project.add("shap")
+        project.lock(stored)
+        publish_cells(project.workspace, [stored], FEW, whole=True)
+        project.commit()
+    shutil.copytree(folder / "project", folder / "copy", ignore=shutil.ignore_patterns("mlflow.db*"))
+    _copy_database(folder / "project" / "mlflow.db", folder / "copy.db")
+    return project, stored
+
+
 @pytest.fixture
-def published(project, tracking):
-    stored = project.add("shap")
-    project.lock(stored)
-    publish_cells(project.workspace, [stored], FEW, whole=True)
-    project.commit()
-    return stored
+def project(original):
+    project, _ = original
+    yield project
+    root = project.workspace.root
+    for path in root.iterdir():
+        if not path.name.startswith("mlflow.db"):  # MLflow holds it open: restored in place
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.copytree(root.parent / "copy", root, dirs_exist_ok=True)
+    _copy_database(root.parent / "copy.db", root / "mlflow.db")
+
+
+def _copy_database(source, target):
+    one, two = sqlite3.connect(source), sqlite3.connect(target)
+    one.backup(two)
+    one.close()
+    two.close()
+
+
+@pytest.fixture
+def published(original, project):
+    return original[1]
+
+
+@pytest.fixture
+def tracking(project):
+    return project.workspace.output / "mlflow.db"
 
 
 def broken(chain):
@@ -240,8 +277,8 @@ def test_all_problems_are_listed_not_only_the_first(project, published):
     assert {"seeds.json", "weights", "DVC"} <= broken(audit(project.workspace, NAME))
 
 
-def test_without_a_tracking_store_the_rest_is_checked(project, published, tracking, monkeypatch):
-    tracking.rename(tracking.with_suffix(".away"))
+def test_without_a_tracking_store_the_rest_is_checked(project, published, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/none.db")
     chain = audit(project.workspace, NAME)
     assert chain.ok
     assert state(chain)["run"] is None

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import sqlite3
 import zlib
 
@@ -124,8 +125,8 @@ def test_superseded_runs_are_tagged_never_deleted_and_can_come_back(project):
     assert [run.data.tags[f"{P}cell_id"] for run in runs] == [old.record.cell_id]
 
 
-def test_another_project_on_the_same_store_is_left_alone(project, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
+def test_another_project_on_the_same_store_is_left_alone(project, empty_store, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{shutil.copy(empty_store, tmp_path / 'shared.db')}")
     stored = project.add("shap")
     project.lock(stored)
     publish_cells(project.workspace, [stored], FEW)
