@@ -68,6 +68,7 @@ def attribution_figure(stored: StoredCell) -> Figure:
     unit = str(arrays["unit"].ravel()[0]) if "unit" in arrays else ""
 
     figure = _figure(3.9 * len(shown) + 1.2, 2.4 + 0.32 * len(players))
+    figure.subplots_adjust(left=0.135, right=0.9, top=0.87, bottom=0.13, wspace=0.14, hspace=0.06)
     grid = figure.subplots(2, len(shown), squeeze=False, height_ratios=(2.0, 0.32 * len(players) + 0.2), sharex="col")
     image: Any = None
     for column, one in enumerate(shown):
@@ -94,7 +95,7 @@ def attribution_figure(stored: StoredCell) -> Figure:
             below.axhline(boundary, color="white", linewidth=1.5)
         _time_axis(below, edges)
     grid[0][0].set_ylabel(f"{channels[target]}" + (f"\n({unit})" if unit else ""), fontsize=9)
-    bar = figure.colorbar(image, ax=grid.ravel().tolist(), fraction=0.025, pad=0.01)
+    bar = figure.colorbar(image, cax=figure.add_axes((0.915, 0.13, 0.012, 0.74)))
     measure = f"{unit} per group" if signed and unit else "per group"
     bar.set_label(f"attribution e, {measure}", fontsize=9)
     bar.ax.tick_params(labelsize=8)
@@ -114,6 +115,9 @@ def scores_figure(stored: StoredCell) -> Figure | None:
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     figure = _figure(2.9 * columns + 0.3, 2.5 * rows + 0.5)
+    figure.subplots_adjust(
+        left=0.05, right=0.99, top=1 - 0.75 / (2.5 * rows + 0.5), bottom=0.1, wspace=0.22, hspace=0.42
+    )
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, (name, kind, groups) in zip(grid, panels):
         for position, values in enumerate(groups.values()):
@@ -143,7 +147,7 @@ def _figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=DPI)  # placed by hand: an automatic layout doubles the time
     FigureCanvasAgg(figure)
     return figure
 
