@@ -49,7 +49,7 @@ COLUMNS = [  # of the saved view; the first one sorts
     "stability/value.hi",
 ]
 DESCRIPTION = (
-    "# ExplainBench, suite {suite}: one run per cell (model x method x task), one per board\n\n"
+    "# ExplainBench, suite {suite}\n\nOne run per cell (model x method x task), one per board. "
     "Rows are a projection of `cells.lock.json`; rebuild them with `explainbench publish`, check any of them with "
     "`explainbench audit RUN_ID`. Open the Runs tab with "
     "`?viewStateShareKey=explainbench&workflowType=machine_learning` for the leaderboard view. Useful filters: "
