@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from explainbench.core.arrays import Floats
 from explainbench.core.errors import ExplainBenchError, NotApplicable
-from explainbench.core.windows import Windows
+from explainbench.core.windows import Channels, Windows
 
 if TYPE_CHECKING:
     import torch
@@ -238,6 +238,24 @@ class ModelEntry(Protocol):
 
     def load(self, folder: Path) -> Forecaster:
         """Load what `save` wrote. Raises BadInput (wrong architecture) or Corrupt (hash)."""
+        ...
+
+
+@runtime_checkable
+class ZeroShotEntry(Protocol):
+    """A foundation model's entry: pre-trained once for all tasks, or an official checkpoint, then told the task."""
+
+    @property
+    def checkpoint(self) -> str | None:
+        """Folder or hub id of official weights; None for the stand-in."""
+        ...
+
+    def pretrain(self, rng: np.random.Generator) -> Forecaster:
+        """Pre-train the stand-in on a synthetic corpus."""
+        ...
+
+    def adapt(self, folder: Path, shape: TaskShape, channels: Channels) -> Forecaster:
+        """The weights in `folder` (or the official ones) on a task, zero-shot."""
         ...
 
 

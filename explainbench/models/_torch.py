@@ -95,7 +95,7 @@ class TorchForecaster:
 
     def save(self, folder: Path) -> None:
         """Write `model.safetensors` and `card.json`; the card holds the hash of the weights and no clock."""
-        state = {name: tensor.contiguous() for name, tensor in self.module.state_dict().items()}
+        state = {name: tensor.detach().clone().contiguous() for name, tensor in self.module.state_dict().items()}
         content = safetensors.torch.save(state)
         weights = {"file": WEIGHTS, "sha256": hashlib.sha256(content).hexdigest()}
         write_bytes(folder / WEIGHTS, content)
@@ -124,7 +124,7 @@ def card_of(
     return {
         "schema_version": SCHEMA,
         "architecture": architecture_name(entry),
-        "options": asdict(entry),
+        "options": options_of(entry),
         "shape": asdict(layout.shape),
         "channels": {"names": list(layout.names), "units": list(layout.units), "known": list(layout.known)},
         "training": dict(training),
@@ -138,6 +138,14 @@ def card_of(
 def architecture_name(entry: Any) -> str:
     """The registered name of an entry: the name of its file."""
     return type(entry).__module__.rsplit(".", 1)[-1]
+
+
+def options_of(entry: Any) -> dict[str, Any]:
+    """An entry's options as its card holds them: a local folder by its name, so that no path enters an identity."""
+    return {
+        key: Path(value).name if isinstance(value, str) and Path(value).is_dir() else value
+        for key, value in asdict(entry).items()
+    }
 
 
 def layout_of(card: Mapping[str, Any]) -> Layout:
@@ -156,7 +164,7 @@ def read_card(entry: Any, folder: Path) -> dict[str, Any]:
         raise BadInput(f"{folder / CARD} is not a model card of schema {SCHEMA}; fit {name} again.")
     if card["architecture"] != name:
         raise BadInput(f"{folder} holds a {card['architecture']} model, not a {name}; give the folder of a {name}.")
-    wanted = asdict(entry)
+    wanted = options_of(entry)
     stored = card["options"]
     different = [key for key in wanted if stored.get(key) != wanted[key]]
     if different:

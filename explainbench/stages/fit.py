@@ -14,7 +14,7 @@ from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell, stream
 from explainbench.core.errors import BadInput
 from explainbench.core.files import read_json
-from explainbench.core.forecaster import ExplainedModel, Forecaster, TaskShape
+from explainbench.core.forecaster import ExplainedModel, Forecaster, TaskShape, ZeroShotEntry
 from explainbench.core.params import Params
 from explainbench.core.provenance import sha256_file
 from explainbench.core.registry import MODELS
@@ -48,6 +48,11 @@ def model_folder(workspace: Workspace, task_name: str, model_name: str) -> Path:
     return workspace.models / task_name / model_name
 
 
+def pretrained_folder(workspace: Workspace, model_name: str) -> Path:
+    """Where the stage `pretrain` puts a foundation model's stand-in: one set of weights for all tasks."""
+    return workspace.models / "pretrained" / model_name
+
+
 def task_shape(params: Params, task_name: str, windows: Windows) -> TaskShape:
     """The shape that a model of this task has. Raises BadInput when the target is no channel of the windows."""
     task = params.suites.energy.tasks[task_name]
@@ -55,15 +60,23 @@ def task_shape(params: Params, task_name: str, windows: Windows) -> TaskShape:
 
 
 def fit_model(workspace: Workspace, params: Params, task_name: str, model_name: str) -> Fitted:
-    """Fit, measure on the benchmark series, and save. Raises BadInput when the model does not beat seasonal-naive."""
+    """Fit, measure on the benchmark series, and save. Raises BadInput when the model is too weak.
+
+    A trained model must beat the seasonal-naive and the naive forecast; a foundation model is not fitted but told the
+    task, and must beat the naive one.
+    """
     began = time.process_time()
     training, validation = training_split(workspace, params, task_name)
     shape = task_shape(params, task_name, training)
     entry = MODELS.build(model_name, params.models.get(model_name))
-    forecaster = entry.fit(training, validation, shape, stream(params.seed, "fit", task_name, model_name))
+    zero_shot = isinstance(entry, ZeroShotEntry)
+    if zero_shot:
+        forecaster = entry.adapt(pretrained_folder(workspace, model_name), shape, training.channels)
+    else:
+        forecaster = entry.fit(training, validation, shape, stream(params.seed, "fit", task_name, model_name))
     benchmark = quality_windows(workspace, params, task_name)
     table = quality(forecaster, model_name, training, benchmark, shape)
-    problem = weakness(table, model_name)
+    problem = weakness(table, model_name, ("naive",) if zero_shot else ("seasonal_naive", "naive"))
     if problem is not None and not params.fit.allow_weak:
         raise BadInput(
             f"{model_name} on {task_name}: {problem}; nothing was saved. Give it more epochs or width in params.yaml "
@@ -132,9 +145,9 @@ def errors(path: Floats, target: Floats, scale: float) -> dict[str, float]:
     return {key: float(f"{value:.{DIGITS}g}") for key, value in values.items()}
 
 
-def weakness(table: dict[str, dict[str, float]], name: str) -> str | None:
-    """Why a model is too weak to be explained, or None: it must beat the seasonal-naive and naive forecasts on MAE."""
-    for simple in ("seasonal_naive", "naive"):
+def weakness(table: dict[str, dict[str, float]], name: str, against: tuple[str, ...]) -> str | None:
+    """Why a model is too weak to be explained, or None: it must beat the simple forecasts `against` on MAE."""
+    for simple in against:
         if table[name]["mae"] >= table[simple]["mae"]:
             return f"its MAE {table[name]['mae']:g} does not beat the {simple} forecast's {table[simple]['mae']:g}"
     return None

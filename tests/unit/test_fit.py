@@ -64,8 +64,10 @@ def test_linear_autoregression_recovers_a_linear_process() -> None:
 
 def test_weakness_names_the_forecast_it_does_not_beat() -> None:
     table = {"m": {"mae": 2.0}, "naive": {"mae": 3.0}, "seasonal_naive": {"mae": 1.5}}
-    assert fit.weakness(table, "m") == "its MAE 2 does not beat the seasonal_naive forecast's 1.5"
-    assert fit.weakness({**table, "m": {"mae": 1.0}}, "m") is None
+    both = ("seasonal_naive", "naive")
+    assert fit.weakness(table, "m", both) == "its MAE 2 does not beat the seasonal_naive forecast's 1.5"
+    assert fit.weakness(table, "m", ("naive",)) is None
+    assert fit.weakness({**table, "m": {"mae": 1.0}}, "m", both) is None
 
 
 @pytest.fixture
