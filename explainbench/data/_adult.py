@@ -1,4 +1,4 @@
-"""Adult (census income, UCI): the table of the agnostic suite's classification study, prepared as its paper's code does."""
+"""Adult (census income, UCI), prepared as the code of paper 003 does for its classification study."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
     "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "class",
 )  # fmt: skip
-NUMERIC = ("age", "fnlwgt", "capital-gain", "capital-loss", "hours-per-week")
-CATEGORICAL = ("workclass", "education", "marital-status", "occupation", "relationship", "native-country")
+NUMERIC = ["age", "fnlwgt", "capital-gain", "capital-loss", "hours-per-week"]
+CATEGORICAL = ["workclass", "education", "marital-status", "occupation", "relationship", "native-country"]
 SOURCE = "the UCI Machine Learning Repository (Adult)"
 TRAIN = PublicFile(
     "Adult, training part",
@@ -49,13 +49,11 @@ def load_adult(folder: Path, seed: int = 42) -> Split:
     ]
     table = pd.concat(parts, ignore_index=True)
     table = table[(table != "?").all(axis=1)]
-    label = (table["class"].str.rstrip(".") == ">50K").to_numpy().astype(np.int64)
-    train, test, train_y, test_y = train_test_split(table, label, test_size=0.2, random_state=seed)
-    scaler = StandardScaler().fit(train[list(NUMERIC)])
-    encoder = OneHotEncoder(sparse_output=False).fit(table[list(CATEGORICAL)])
-    encoder_names = encoder.get_feature_names_out(list(CATEGORICAL))
-
-    def prepared(part: pd.DataFrame) -> np.ndarray:
-        return np.hstack([scaler.transform(part[list(NUMERIC)]), encoder.transform(part[list(CATEGORICAL)])])
-
-    return Split(prepared(train), prepared(test), train_y, test_y, (*NUMERIC, *map(str, encoder_names)))
+    label = np.array([text.rstrip(".") == ">50K" for text in table["class"]], dtype=np.int64)
+    numeric = table.loc[:, NUMERIC].to_numpy(dtype=np.float64)
+    encoder = OneHotEncoder(sparse_output=False).fit(table.loc[:, CATEGORICAL])
+    encoded = np.asarray(encoder.transform(table.loc[:, CATEGORICAL]))
+    train, test = train_test_split(np.arange(len(table)), test_size=0.2, random_state=seed)
+    values = np.hstack([np.asarray(StandardScaler().fit(numeric[train]).transform(numeric)), encoded])
+    names = (*NUMERIC, *map(str, encoder.get_feature_names_out(CATEGORICAL)))
+    return Split(values[train], values[test], label[train], label[test], names)

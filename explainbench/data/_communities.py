@@ -1,4 +1,4 @@
-"""Communities and Crime (UCI, scaled to 0..1): the agnostic suite's regression study, prepared as its paper's code does."""
+"""Communities and Crime (UCI, scaled to 0..1), prepared as the code of paper 003 does for its regression study."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def load_communities(folder: Path, seed: int = 42) -> Split:
     table = table.loc[:, table.isna().sum() < MOST_MISSING].dropna()
     features = table.drop(columns=list(LEFT_OUT)).select_dtypes("number")
     goal = table[GOAL].to_numpy(dtype=np.float64)
-    train, test, train_y, test_y = train_test_split(features, goal, test_size=0.2, random_state=seed)
-    scaler = StandardScaler().fit(train)
-    return Split(scaler.transform(train), scaler.transform(test), train_y, test_y, tuple(map(str, features.columns)))
+    raw = features.to_numpy(dtype=np.float64)
+    train, test = train_test_split(np.arange(len(raw)), test_size=0.2, random_state=seed)
+    values = np.asarray(StandardScaler().fit(raw[train]).transform(raw))
+    return Split(values[train], values[test], goal[train], goal[test], tuple(map(str, features.columns)))

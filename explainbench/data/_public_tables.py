@@ -58,7 +58,7 @@ class PublicFile:
         found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
             raise BadInput(
-                f"{path} has SHA-256 {found[:12]}..., but {self.title} has {self.sha256[:12]}...; published numbers hold "
-                f"for that file only: get it from {self.source}."
+                f"{path} has SHA-256 {found[:12]}..., but {self.title} has {self.sha256[:12]}...; published numbers "
+                f"hold for that file only: get it from {self.source}."
             )
         return content
