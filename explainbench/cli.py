@@ -176,6 +176,19 @@ def fit(
 
 
 @app.command()
+def pretrain(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Option(help="Only this foundation model.")] = None,
+) -> None:
+    """Pre-train the small stand-ins of the foundation models on a synthetic corpus."""
+    from explainbench.stages.pretrain import pretrain_model, zero_shot_models
+
+    for name in [model] if model else zero_shot_models(context.obj.params):
+        done = pretrain_model(context.obj.workspace, context.obj.params, name)
+        typer.echo(f"{name}: {done.seconds:.0f} CPU s -> {done.folder}")
+
+
+@app.command()
 def evaluate(
     context: typer.Context,
     workers: Workers = CORES,
@@ -229,6 +242,7 @@ def run_all(context: typer.Context, workers: Workers = CORES) -> None:
     data_windows(context, as_json=False)
     suite = params.suites.energy
     if not all((workspace.models / t / m / "card.json").is_file() for t in suite.tasks for m in suite.models):
+        pretrain(context)
         fit(context, workers=workers)
     evaluate(context, workers=workers)
     profile_command(context)
@@ -366,17 +380,29 @@ def list_metrics(context: typer.Context, as_json: AsJson = False) -> None:
 
 @list_app.command("cells")
 def list_cells(context: typer.Context, as_json: AsJson = False) -> None:
-    """The grid: every cell, whether it is a baseline, and why an excluded one is excluded."""
+    """The compatibility matrix: which method is a cell for which model, and the reason for every pair that is not."""
     from explainbench.core.grid import energy_grid
 
-    rows = [
-        {"cell": str(entry.cell), "baseline": entry.baseline, "excluded": entry.obstacle}
-        for entry in energy_grid(context.obj.params.suites.energy)
-    ]
+    suite = context.obj.params.suites.energy
+    grid = energy_grid(suite)
     if as_json:
+        rows = [{"cell": str(entry.cell), "baseline": entry.baseline, "excluded": entry.obstacle} for entry in grid]
         _print(rows, as_json=True)
-    else:
-        _table(["cell", "baseline", "excluded because"], [[r["cell"], r["baseline"], r["excluded"]] for r in rows])
+        return
+    pairs = {(entry.cell.model, entry.cell.method): entry for entry in grid}
+    cells = [[model, *("-" if pairs[model, m].obstacle else "yes" for m in suite.methods)] for model in suite.models]
+    _table(["model", *suite.methods], cells)
+    reasons = [
+        [model, method, entry.obstacle] for (model, method), entry in pairs.items() if entry.obstacle is not None
+    ]
+    if reasons:
+        _table(["model", "method", "excluded because"], reasons)
+    ranked = sum(entry.obstacle is None and not entry.baseline for entry in grid)
+    shown = sum(entry.obstacle is None and entry.baseline for entry in grid)
+    typer.echo(
+        f"{suite.compatibility}: {ranked} cells over the tasks {', '.join(suite.tasks)}, and {shown} of the baselines "
+        f"{', '.join(suite.baselines) or 'none'}, shown but never ranked"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ printing

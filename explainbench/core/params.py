@@ -56,6 +56,7 @@ class EnergyParams(Block):
 
     dataset: str
     masker: Operator = "climatology"
+    compatibility: str = "compat-v1"  # which (model, method) pairs are cells: a file of core/rules
     overlapping_windows: bool = False  # allowed only for series too short for disjoint ones; effective n is reported
     tasks: dict[str, TaskParams]
     models: list[str]
@@ -65,9 +66,12 @@ class EnergyParams(Block):
 
 
 class SuitesParams(Block):
-    """One block per suite."""
+    """One block per suite. The three further suites check their own blocks in their own stages."""
 
     energy: EnergyParams
+    ground_truth: dict[str, Any] = {}
+    agnostic: dict[str, Any] = {}
+    axe: dict[str, Any] = {}
 
 
 class Weights(Block):

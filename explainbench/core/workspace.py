@@ -48,6 +48,11 @@ class Workspace:
         return self.output / "models"
 
     @property
+    def pretrained(self) -> Path:
+        """Stand-ins of the foundation models, one set of weights for all tasks: pretrained/<model>/."""
+        return self.models / "pretrained"
+
+    @property
     def cells(self) -> Path:
         return self.output / "cells"
 

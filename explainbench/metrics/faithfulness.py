@@ -33,14 +33,18 @@ class Faithfulness:
     random_rankings: Annotated[int, Field(ge=2)] = 20
 
     def score(self, evidence: Evidence) -> Mapping[str, Score]:
-        """Per window (n,); raw in the target's unit, mapped to [0, 1] later with bounds frozen per task."""
+        """Per window (n,); raw in the target's unit, mapped to [0, 1] later with bounds frozen per task.
+
+        NaN where the explanation is all zero (no valid counterfactual, a dead Grad-CAM map).
+        """
         k = self.depth(len(evidence.masker.groups))
         full, chance, greedy = evidence.shared(f"faithfulness {self}", lambda: self._references(evidence, k))
         order = ranking(evidence.importance)[:, :k]
         raw = self._raw(evidence, full, order)
+        raw[~evidence.importance.any(axis=1)] = np.nan  # an all-zero explanation ranks nothing: undefined, not 0
         room = greedy - chance.mean(axis=1)
         skill = np.divide(raw - chance.mean(axis=1), room, out=np.full_like(raw, np.nan), where=room > 0)
-        above = (raw[:, None] > chance).mean(axis=1)
+        above = np.where(np.isnan(raw), np.nan, (raw[:, None] > chance).mean(axis=1))
         return {
             "faithfulness": Score(raw),
             "faithfulness_skill": Score(skill),

@@ -33,12 +33,14 @@ class Stability:
         """Per window (n,): `stability` = clip(1 - Lip), `lipschitz` = Lip, `stability_bounded` = 1/(1 + Lip).
 
         `noise_floor` = Lip at radius 0 with other seeds, over the same norm(delta); 0 for deterministic methods.
+        NaN where the explanation of x is all zero.
         """
         windows = evidence.windows
         moved, distance = self._neighbours(evidence)
         here = _unit(evidence.grouped(evidence.runs[0]))
         there = _unit(evidence.grouped(evidence.explain_again(moved, 0))).reshape(self.draws, len(windows), -1)
         lipschitz = (np.linalg.norm(there - here, axis=2) / distance).max(axis=0)
+        lipschitz[~here.any(axis=1)] = np.nan  # nothing was explained, so nothing is stable or unstable
         noise = [np.linalg.norm(_unit(evidence.grouped(run)) - here, axis=1) for run in evidence.runs[1:]]
         floor = np.max(noise, axis=0) / distance.mean(axis=0) if noise else np.zeros(len(windows))
         raw = 1.0 - lipschitz

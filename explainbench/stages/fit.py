@@ -48,11 +48,6 @@ def model_folder(workspace: Workspace, task_name: str, model_name: str) -> Path:
     return workspace.models / task_name / model_name
 
 
-def pretrained_folder(workspace: Workspace, model_name: str) -> Path:
-    """Where the stage `pretrain` puts a foundation model's stand-in: one set of weights for all tasks."""
-    return workspace.models / "pretrained" / model_name
-
-
 def task_shape(params: Params, task_name: str, windows: Windows) -> TaskShape:
     """The shape that a model of this task has. Raises BadInput when the target is no channel of the windows."""
     task = params.suites.energy.tasks[task_name]
@@ -71,7 +66,7 @@ def fit_model(workspace: Workspace, params: Params, task_name: str, model_name: 
     entry = MODELS.build(model_name, params.models.get(model_name))
     zero_shot = isinstance(entry, ZeroShotEntry)
     if zero_shot:
-        forecaster = entry.adapt(pretrained_folder(workspace, model_name), shape, training.channels)
+        forecaster = entry.adapt(workspace.pretrained / model_name, shape, training.channels)
     else:
         forecaster = entry.fit(training, validation, shape, stream(params.seed, "fit", task_name, model_name))
     benchmark = quality_windows(workspace, params, task_name)

@@ -12,7 +12,6 @@ from explainbench.core.forecaster import ZeroShotEntry
 from explainbench.core.params import Params
 from explainbench.core.registry import MODELS
 from explainbench.core.workspace import Workspace
-from explainbench.stages.fit import pretrained_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,6 @@ def pretrain_model(workspace: Workspace, params: Params, model_name: str) -> Pre
             f"params: models.{model_name}.checkpoint names official weights, so there is no stand-in to pre-train; "
             "run `explainbench fit`."
         )
-    folder = pretrained_folder(workspace, model_name)
+    folder = workspace.pretrained / model_name
     entry.pretrain(stream(params.seed, "pretrain", model_name)).save(folder)
     return Pretrained(folder, time.process_time() - began)

@@ -195,6 +195,15 @@ def test_a_wild_explanation_is_less_stable_than_a_smooth_one():
     assert rough["lipschitz"].raw.mean() > 1.5 * smooth["lipschitz"].raw.mean()
 
 
+@pytest.mark.parametrize(("metric", "key"), [("faithfulness", "faithfulness"), ("stability", "stability")])
+def test_a_window_without_an_explanation_has_no_score(metric, key):
+    base = evidence("integrated_gradients", runs=1)
+    blank = base.runs[0].attribution.copy()
+    blank[2] = 0.0
+    raw = METRICS.build(metric).score(replace(base, runs=(Explanation(blank),)))[key].raw
+    assert np.isnan(raw).tolist() == [False, False, True, False, False, False]
+
+
 def test_cumulative_masks_drop_the_top_groups_in_order():
     order = ranking(np.array([[0.5, -2.0, 0.5, 1.0]]))
     assert order.tolist() == [[1, 3, 0, 2]]  # by |e|, ties by lower index
