@@ -42,7 +42,7 @@ class AttackTable:
         return (self.protected_is_negative * rows[:, self.index(self.protected)] <= 0).astype(np.int64)
 
     def innocuous(self, rows: Floats, foils: int = 1) -> Ints:
-        """psi: what the attack shows off the data: 0 where the foil is above its mean; of two foils, where they differ."""
+        """psi: what the attack shows off the data: 0 where the foil is above its mean, or where two foils differ."""
         above = [rows[:, self.index(name)] > 0 for name in self.foils[:foils]]
         return (~(above[0] if foils == 1 else above[0] ^ above[1])).astype(np.int64)
 
@@ -61,7 +61,8 @@ def standardised(
     """Split 90/10 as the papers do (scikit-learn, random_state 42) and standardise with the training part."""
     from sklearn.model_selection import train_test_split
 
-    train, test, train_labels, test_labels = train_test_split(values, labels, test_size=0.1, random_state=seed)
+    seen, unseen = train_test_split(np.arange(len(values)), test_size=0.1, random_state=seed)
+    train, test = values[seen], values[unseen]
     mean, std = train.mean(axis=0), train.std(axis=0)
     std = np.where(std == 0, 1.0, std)
     categorical = np.array([len(np.unique(column)) <= 2 for column in values.T])
@@ -70,8 +71,8 @@ def standardised(
         names,
         (train - mean) / std,
         (test - mean) / std,
-        train_labels.astype(np.int64),
-        test_labels.astype(np.int64),
+        labels[seen].astype(np.int64),
+        labels[unseen].astype(np.int64),
         categorical,
         protected,
         protected_is_negative,

@@ -21,20 +21,23 @@ def four_gaussians(rng: np.random.Generator, each: int = 5000) -> tuple[Floats, 
 def planted_bias(rng: np.random.Generator, rows: int = 2000) -> AttackTable:
     """A credit-like table whose protected flag correlates weakly with income and with nothing else.
 
-    Columns: a protected flag, four continuous ones, two innocuous flags and two unrelated foils.
+    Columns: a protected flag, income, three counts of few values, housing and job as one-hot flags, and two unrelated
+    foils. Grids, zeros and one-hot flags are what real tables have and what the attack's detector feeds on.
     """
     group = (rng.random(rows) < 0.4).astype(np.float64)
     income = rng.normal(30.0 - 2.0 * group, 8.0)
-    age = rng.gamma(9.0, 4.5, size=rows)
-    duration = rng.gamma(4.0, 5.0, size=rows)
-    debt = 0.4 * income + rng.normal(0.0, 4.0, size=rows)
-    flags = (rng.random((rows, 2)) < (0.3, 0.5)).astype(np.float64)
+    years = rng.integers(1, 6, size=rows).astype(np.float64)
+    loans = rng.poisson(0.5, size=rows).astype(np.float64)
+    missed = rng.poisson(0.3, size=rows).astype(np.float64)
+    housing = np.eye(3)[rng.choice(3, size=rows, p=(0.5, 0.35, 0.15))]
+    job = np.eye(2)[rng.choice(2, size=rows, p=(0.6, 0.4))]
     foils = rng.uniform(-1.0, 1.0, size=(rows, 2))
-    good = income - debt + rng.normal(0.0, 6.0, size=rows) > np.median(income - debt)
+    good = income - 6.0 * missed - 3.0 * loans + rng.normal(0.0, 6.0, size=rows) > 24.0
+    flags = ("owns_house", "rents_house", "free_house", "skilled", "unskilled")
     return standardised(
         "planted bias (generated)",
-        ("group", "income", "age", "duration", "debt", "telephone", "guarantor", "foil_one", "foil_two"),
-        np.column_stack([group, income, age, duration, debt, flags, foils]),
+        ("group", "income", "years", "loans", "missed", *flags, "foil_one", "foil_two"),
+        np.column_stack([group, income, years, loans, missed, housing, job, foils]),
         good.astype(np.int64),
         protected="group",
         protected_is_negative=1,

@@ -32,7 +32,7 @@ def compas(folder: Path) -> AttackTable:
         & (frame["c_charge_degree"] != "O")
         & (frame["score_text"] != "NA")
     ]
-    columns = {name: frame[name].to_numpy(dtype=np.float64) for name in NAMES[:4]}
+    columns = {name: np.asarray(frame[name], dtype=np.float64) for name in NAMES[:4]}
     columns |= {f"c_charge_degree_{kind}": frame["c_charge_degree"] == kind for kind in "FM"}
     columns |= {f"sex_{kind}": frame["sex"] == kind for kind in ("Female", "Male")}
     columns["race"] = frame["race"] == "African-American"
@@ -41,7 +41,7 @@ def compas(folder: Path) -> AttackTable:
         "COMPAS",
         NAMES,
         np.column_stack([values, unrelated_columns(len(values))]),
-        (frame["score_text"] != "High").to_numpy().astype(np.int64),
+        np.asarray(frame["score_text"] != "High").astype(np.int64),
         protected="race",
         protected_is_negative=1,
         foils=NAMES[-2:],

@@ -25,7 +25,6 @@ def pima(folder: Path) -> tuple[Floats, Floats, Ints, Ints]:
 
     path = verified(folder, "pima", "pima_indians_diabetes_raw.csv", SHA256, "Pima Indians Diabetes")
     values = np.loadtxt(path, delimiter=",")
-    train, test, train_labels, test_labels = train_test_split(
-        values[:, :-1], values[:, -1].astype(np.int64), test_size=0.2, random_state=0
-    )
-    return train, test, train_labels, test_labels
+    seen, unseen = train_test_split(np.arange(len(values)), test_size=0.2, random_state=0)
+    rows, labels = values[:, :-1], values[:, -1].astype(np.int64)
+    return rows[seen], rows[unseen], labels[seen], labels[unseen]

@@ -1,6 +1,6 @@
 """Fairwashing: models that decide unfairly on real rows and answer innocently wherever an explainer probes them.
 
-The attack is re-implemented from the idea of Slack et al. (2019), "Fooling LIME and SHAP": perturbation-based explainers
+The attack is re-implemented from the idea of Slack et al. (2019), "Fooling LIME and SHAP": such explainers
 query a model off the data; a random forest that tells real rows from perturbed ones lets the model answer those
 queries with an innocuous foil.
 """
@@ -19,6 +19,9 @@ from explainbench.core.errors import BadInput
 from explainbench.core.forecaster import Forecast, Forecaster
 from explainbench.core.masking import Masker
 from explainbench.core.windows import Windows
+
+MOST_ROWS = 20_000  # rows a tree of the detector is grown on
+RECOGNISED = 0.95  # share of real rows that must pass as real, or the attack shows itself in its accuracy
 
 Classifier = Callable[[Floats], Ints]  # standardised rows (m, d) -> 0 or 1
 
@@ -59,7 +62,7 @@ def fool_lime(
     innocuous: Classifier,
     rng: np.random.Generator,
     *,
-    copies: int = 30,
+    copies: int = 10,
     std: float = 0.3,
     trees: int = 100,
 ) -> FairwashedClassifier:
@@ -67,9 +70,10 @@ def fool_lime(
 
     train: (a, d) standardised rows; copies: perturbed rows per real row; std: of the steps, in standardised units.
     """
-    moved = np.repeat(train, copies, axis=0)
+    seen, unseen = _parts(train, rng)
+    moved = np.repeat(seen, copies, axis=0)
     moved[:, ~categorical] += rng.normal(0.0, std, size=(len(moved), int((~categorical).sum())))
-    return _fitted(train, moved, biased, innocuous, rng, trees)
+    return _fitted(seen, unseen, moved, biased, innocuous, rng, trees)
 
 
 def fool_shap(
@@ -78,38 +82,62 @@ def fool_shap(
     innocuous: Classifier,
     rng: np.random.Generator,
     *,
-    copies: int = 10,
+    copies: int = 1,
     centres: int = 10,
     trees: int = 100,
 ) -> FairwashedClassifier:
     """m_S: off the data is what swapping random column subsets for a background row's values produces, as SHAP does.
 
-    The background is the `centres` k-means centres of the training rows.
+    The background is the `centres` k-means centres of the training rows, each value rounded to one that occurs.
     """
     from sklearn.cluster import KMeans
 
     seed = int(rng.integers(2**31))
-    background = KMeans(n_clusters=centres, n_init=10, random_state=seed).fit(train).cluster_centers_
-    moved = np.repeat(train, copies, axis=0)
+    means = KMeans(n_clusters=centres, n_init="auto", random_state=seed).fit(train).cluster_centers_
+    nearest = np.abs(train[:, None] - means).argmin(axis=0)  # (centres, d): shap rounds centres to values that occur
+    background = np.take_along_axis(train, nearest, axis=0)
+    seen, unseen = _parts(train, rng)
+    moved = np.repeat(seen, copies, axis=0)
     size = rng.integers(1, train.shape[1] + 1, size=len(moved))
     swapped = rng.random(moved.shape).argsort(axis=1) < size[:, None]
     moved = np.where(swapped, background[rng.integers(centres, size=len(moved))], moved)
-    return _fitted(train, moved, biased, innocuous, rng, trees)
+    return _fitted(seen, unseen, moved, biased, innocuous, rng, trees)
+
+
+def _parts(train: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Four fifths of the rows to train the detector on, and one fifth to set its threshold with."""
+    order = rng.permutation(len(train))
+    cut = len(train) - len(train) // 5
+    return train[order[:cut]], train[order[cut:]]
 
 
 def _fitted(
-    train: Floats, moved: Floats, biased: Classifier, innocuous: Classifier, rng: np.random.Generator, trees: int
+    seen: Floats,
+    unseen: Floats,
+    moved: Floats,
+    biased: Classifier,
+    innocuous: Classifier,
+    rng: np.random.Generator,
+    trees: int,
 ) -> FairwashedClassifier:
     from sklearn.ensemble import RandomForestClassifier
 
-    seen = {row.tobytes() for row in train}
-    moved = moved[[row.tobytes() not in seen for row in moved]]  # a copy that did not move is a real row
-    if not len(moved):
-        raise BadInput("no perturbed row differs from the real ones, so there is nothing to detect.")
-    rows = np.concatenate([np.repeat(train, max(1, len(moved) // len(train)), axis=0), moved])
-    real = np.arange(len(rows)) < len(rows) - len(moved)
-    forest = RandomForestClassifier(n_estimators=trees, n_jobs=1, random_state=int(rng.integers(2**31)))
-    return FairwashedClassifier(biased, innocuous, forest.fit(rows, real.astype(np.int64)))
+    there = {row.tobytes() for row in seen}
+    moved = moved[[row.tobytes() not in there for row in moved]]  # a copy that did not move is a real row
+    if not len(moved) or not len(unseen):
+        raise BadInput("too few rows, or none of them moves when perturbed, so there is nothing to detect.")
+    rows = np.concatenate([seen, moved])
+    real = np.arange(len(rows)) < len(seen)
+    forest = RandomForestClassifier(
+        n_estimators=trees,
+        class_weight="balanced",
+        max_samples=min(len(rows), MOST_ROWS),
+        n_jobs=1,
+        random_state=int(rng.integers(2**31)),
+    ).fit(rows, real.astype(np.int64))
+    # The threshold lets RECOGNISED of the real rows that no tree has seen pass as real.
+    threshold = float(np.quantile(forest.predict_proba(unseen)[:, 1], 1.0 - RECOGNISED))
+    return FairwashedClassifier(biased, innocuous, forest, min(threshold, 0.5))
 
 
 # The forecasting version: explainers and metrics that mask parts of a window are what it detects.
@@ -148,6 +176,10 @@ class FairwashedForecaster:
         season = min(self.season, context.shape[1])
         last = context[:, -season:, self.target]
         return last[:, np.arange(self.horizon) % season]
+
+    def described(self, **more: Any) -> FairwashedForecaster:
+        """Itself: an attack has no card to add to."""
+        return self
 
     def save(self, folder: Path) -> None:
         """An attack is rebuilt from its seed, never stored. Raises BadInput."""
