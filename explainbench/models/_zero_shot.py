@@ -157,11 +157,12 @@ def pretrain(
     }
 
 
-def pinball(quantiles: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Mean pinball loss of quantiles (..., h, q) against targets (..., h)."""
+def pinball(quantiles: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+    """Mean pinball loss of quantiles (..., h, q) against targets (..., h), steps weighted by `weight` (h,)."""
     error = target[..., None] - quantiles
     levels = torch.tensor(LEVELS)
-    return torch.maximum(levels * error, (levels - 1) * error).mean()
+    loss = torch.maximum(levels * error, (levels - 1) * error)
+    return loss.mean() if weight is None else (loss * weight[:, None]).mean()
 
 
 class Foundation(Protocol):
