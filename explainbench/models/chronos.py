@@ -25,7 +25,7 @@ LICENCE = "Apache-2.0"
 PATCH = 16  # steps
 
 # The decoder's one token must learn by cross-attention alone where the series ends. With contexts of every length and
-# all steps weighted alike it never leaves the window's mean; one short length first and near steps heavier, and it does.
+# all steps weighted alike it never leaves the window's mean; one short length first and near steps heavier, it does.
 PHASES = (Phase(0.15, 64, 64, gaussian=False), Phase(0.25, 48, 128, gaussian=False), Phase(0.6, 96, 192))
 NEAR = 16.0  # steps ahead at which a step weighs half
 
