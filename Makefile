@@ -64,10 +64,11 @@ smoke-check: data  ## the smoke profile twice from nothing, compared bit for bit
 ui: venv  ## MLflow's UI on http://127.0.0.1:5000
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --host 127.0.0.1 --backend-store-uri sqlite:///$(CURDIR)/mlflow.db
 
-lock:  ## resolve requirements.lock again from pyproject.toml (needs pip-tools)
+lock:  ## resolve requirements.lock again from pyproject.toml (needs pip-tools); torch is left out, see README
 	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --no-header --no-annotate --allow-unsafe --strip-extras --all-extras --unsafe-package torch \
-	  --no-emit-options --output-file requirements.lock pyproject.toml
+	  --no-header --no-annotate --no-emit-options --allow-unsafe --strip-extras --extra dev --unsafe-package torch \
+	  --output-file requirements.lock pyproject.toml
+	sed -i '/^# The following packages are considered/,$$d' requirements.lock
 
 clean:  ## remove what runs wrote; keeps data, models, cells
 	rm -rf runs build
