@@ -127,7 +127,10 @@ class Agreement:
         if evidence.windows.truth is None:
             raise NotApplicable("the dataset does not know which inputs generated its target")
         groups = evidence.masker.groups
-        found = agreement(evidence.importance, groups.total(evidence.windows.truth))
+        importance = evidence.importance
+        found = agreement(importance, groups.total(evidence.windows.truth))
+        for values in found.values():
+            values[~importance.any(axis=1)] = np.nan  # an all-zero explanation ranks nothing: undefined, not 0
         fa = agreement_auc(found["feature_agreement"])
         scores = {"agreement": Score(fa, fa)}
         n = ceil(self.share * len(groups)) - 1

@@ -359,7 +359,9 @@ class Axe:
         Raises NotApplicable for fewer than k + 1 windows and for a model that answers every window alike.
         """
         outputs, gaps, chance = evidence.shared(f"axe {self}", lambda: self._references(evidence))
-        raw = self._skill(outputs, gaps, ranking(evidence.importance))
+        importance = evidence.importance
+        raw = self._skill(outputs, gaps, ranking(importance))
+        raw[~importance.any(axis=1)] = np.nan  # an all-zero explanation ranks nothing: undefined, not 0
         return {"axe": Score(raw), "axe_random": Score(chance), "axe_gain": Score(raw - chance)}
 
     def _references(self, evidence: Evidence) -> tuple[Floats, Floats, Floats]:
@@ -374,9 +376,10 @@ class Axe:
             )
         scaled = windows.context / windows.channels.std
         gaps = np.stack([groups.total((scaled - window) ** 2) for window in scaled])
-        rng = evidence.task_rng("axe random rankings")
-        order = rng.permuted(np.tile(np.arange(len(groups)), (len(windows), 1)), axis=1)
-        return outputs, gaps, self._skill(outputs, gaps, order)
+        order = [
+            evidence.task_rng(f"axe random ranking {origin}").permutation(len(groups)) for origin in windows.origin
+        ]
+        return outputs, gaps, self._skill(outputs, gaps, np.stack(order))
 
     def _skill(self, outputs: Floats, gaps: Floats, order: Ints) -> Floats:
         """1 - error / mean squared error of the leave-one-out mean, averaged over n: (n,)."""

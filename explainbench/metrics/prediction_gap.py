@@ -160,7 +160,8 @@ class PredictionGap:
         windows, groups = evidence.windows, evidence.masker.groups
         n, t, c = windows.context.shape
         top = np.zeros((n, len(groups)), dtype=bool)
-        chosen = ranking(evidence.importance)[:, : ceil(self.share * len(groups))]
+        importance = evidence.importance
+        chosen = ranking(importance)[:, : ceil(self.share * len(groups))]
         np.put_along_axis(top, chosen, True, axis=1)
         here, noise = evidence.shared(f"prediction gap {self}", lambda: self._references(evidence))
         player = groups.labels >= 0
@@ -170,7 +171,7 @@ class PredictionGap:
             moved = windows.context[:, None] + noise * perturbed[:, None]
             outputs = evidence.model(moved.reshape(n * self.draws, t, c)).reshape(n, self.draws)
             gaps.append(np.abs(outputs - here[:, None]).mean(axis=1) / evidence.target_std)
-        pgi, pgu = gaps
+        pgi, pgu = (np.where(importance.any(axis=1), gap, np.nan) for gap in gaps)  # all zeros rank nothing
         return {
             "prediction_gap": Score(pgi),
             "prediction_gap_unimportant": Score(pgu),

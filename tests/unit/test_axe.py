@@ -363,7 +363,18 @@ def test_axe_on_forecasts_does_not_depend_on_window_order():
         windows=evidence.windows.take(order),
         runs=(Explanation(evidence.runs[0].attribution[order]),),
     )
-    assert Axe().score(moved)["axe"].raw == pytest.approx(Axe().score(evidence)["axe"].raw[order])
+    there, here = Axe().score(moved), Axe().score(evidence)
+    for name in here:
+        assert there[name].raw == pytest.approx(here[name].raw[order])
+
+
+def test_windows_without_an_explanation_have_no_score():
+    ranked = np.tile(ACTING, (8, 1))
+    ranked[3] = 0.0
+    for metric in (Axe(k=2), Agreement(), PredictionGap(draws=2)):
+        for name, score in metric.score(_evidence(ranked, n=8, truth=True)).items():
+            if name != "axe_random":
+                assert np.flatnonzero(np.isnan(score.raw)).tolist() == [3], name
 
 
 def test_axe_on_forecasts_says_when_it_is_undefined():
