@@ -51,7 +51,7 @@ def windows(n: int = 6) -> Windows:
 def masker(operator: str = "climatology", used: tuple[int, ...] = (0, 1)) -> Masker:
     """The masking operator over groups of six steps: four groups per used channel."""
     groups = Groups.of(channels(), STEPS, SEGMENT, np.array(used))
-    return Masker(groups, operator, Climatology.of(*series()))  # type: ignore[arg-type]
+    return Masker(groups, operator, Climatology.of(*series()), target=0)  # type: ignore[arg-type]
 
 
 class Net(torch.nn.Module):

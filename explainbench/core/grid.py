@@ -107,8 +107,8 @@ def obstacle(model: str, method: str, compatibility: Compatibility) -> str | Non
     reason = compatibility.excluded.get(model, {}).get(method)
     if reason is None and missing is not None:
         raise BadInput(
-            f"{compatibility.version} holds {model} x {method}, but {missing}; correct the model's card, or exclude the "
-            "pair with a reason in a new version of the map."
+            f"{compatibility.version} holds {model} x {method}, but {missing}; correct the model's card, or exclude "
+            "the pair with a reason in a new version of the map."
         )
     return reason
 

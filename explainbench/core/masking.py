@@ -107,13 +107,15 @@ def is_weekend(stamps: Stamps) -> Bools:
 class Masker:
     """The masking operator: what a group's inputs become when the group is masked.
 
-    climatology is None for tabular data, whose masked columns take the training mean.
+    climatology is None for tabular data, whose masked columns take the training mean; target: the channel that is
+    forecast, from whose training series the decision agent takes its thresholds, where there is one.
     """
 
     groups: Groups
     operator: Operator = "climatology"
     climatology: Climatology | None = None
     step_minutes: int = 15
+    target: int | None = None
 
     def fill(self, windows: Windows) -> Floats:
         """The fully masked windows (n, t, c): every player replaced, all other inputs untouched."""

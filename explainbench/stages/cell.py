@@ -60,7 +60,7 @@ def build_bench(params: Params, task: str, model: str, data: TaskData, forecaste
     channels = data.windows.channels
     used = channels.observed if MODELS.card(model).channels == "all" else np.array([channels.index(spec.target)])
     groups = Groups.of(channels, spec.context, spec.segment, used)
-    masker = Masker(groups, suite.masker, data.climatology)
+    masker = Masker(groups, suite.masker, data.climatology, target=channels.index(spec.target))
     return Bench(data, ExplainedModel(forecaster, spec.functional.build()), masker)
 
 

@@ -76,10 +76,10 @@ def test_determinism_is_as_declared(name):
     masker = oracles.masker()
     if METHODS.card(name).category == "surrogate" or name == "shap":
         # so many groups that no coalition design is exhaustive
-        from explainbench.core.masking import Groups, Masker
+        from explainbench.core.masking import Groups
 
         groups = Groups.of(oracles.channels(), oracles.STEPS, 1, np.array([0, 1]))
-        masker = Masker(groups, masker.operator, masker.climatology)
+        masker = replace(masker, groups=groups)
     one, two = (explain(name, suited(name)[0], known_windows(), masker, seed) for seed in (0, 1))
     assert np.array_equal(one.attribution, two.attribution) == METHODS.card(name).deterministic
 
