@@ -157,13 +157,13 @@ class Core(nn.Module):
     def quantiles(self, series: torch.Tensor, horizon: int) -> torch.Tensor:
         """(n, t) -> (n, h, q). Beyond the tokens it predicts at once, each quantile path is continued and the
         forecasts of all paths are pooled, as the official library does."""
-        first = self.each_token(series)[0][:, -1]
+        first = self._last_token(series)
         if horizon <= first.shape[1]:
             return first[:, :horizon]
         parts, paths, levels = [first], series[:, None].expand(-1, len(LEVELS), -1), torch.tensor(LEVELS)
         while sum(part.shape[1] for part in parts) < horizon:
             paths = torch.cat([paths, parts[-1].transpose(1, 2)], 2)
-            ahead = self.each_token(paths.flatten(0, 1))[0][:, -1]
+            ahead = self._last_token(paths.flatten(0, 1))
             pooled = ahead.unflatten(0, (len(series), len(LEVELS))).permute(0, 2, 1, 3).flatten(2)
             parts.append(torch.quantile(pooled, levels.to(pooled), dim=2).permute(1, 2, 0))
         return torch.cat(parts, 1)[:, :horizon]
@@ -180,9 +180,17 @@ class Core(nn.Module):
     def each_token(self, series: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The forecasts made after every token, (n, m, h, q), and the scale of each series, (n, 1)."""
         x, mean, scale = self._embedded(series)
-        out = self.out_proj(self.encoder(x)).unflatten(-1, (self.predicted, len(LEVELS), self.patch))
-        paths = out.transpose(-1, -2).flatten(2, 3)
-        return paths * scale[:, :, None, None] + mean[:, :, None, None], scale
+        return self._paths(self.encoder(x)) * scale[:, :, None, None] + mean[:, :, None, None], scale
+
+    def _last_token(self, series: torch.Tensor) -> torch.Tensor:
+        """The forecast made after the last token, (n, h, q)."""
+        x, mean, scale = self._embedded(series)
+        return self._paths(self.encoder(x)[:, -1]) * scale[:, :, None] + mean[:, :, None]
+
+    def _paths(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., d) -> (..., h, q)."""
+        out = self.out_proj(x).unflatten(-1, (self.predicted, len(LEVELS), self.patch))
+        return out.transpose(-1, -2).flatten(-3, -2)
 
     def _embedded(self, series: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Tokens (n, m, d), mean and scale (n, 1): unbiased variance in float64; left padding is 0 before scaling."""

@@ -46,11 +46,11 @@ class Core(nn.Module):
         padded, padding, mean, scale = self._prepared(series)
         safe = torch.where(scale < self.model.model.tolerance, torch.ones_like(scale), scale)
         normal = (padded - mean) / safe
-        point, spread, _ = self.model._decode_and_project(normal, padding)
-        if config.force_flip_invariance:
-            flipped_point, flipped_spread, _ = self.model._decode_and_project(-normal, padding)
-            point = (point - _flipped(flipped_point)) / 2
-            spread = (spread - _flipped(flipped_spread)) / 2
+        if config.force_flip_invariance:  # the negated series goes along in the same batch
+            point, spread = self._last_patch(torch.cat([normal, -normal]), torch.cat([padding, padding]))
+            point, spread = (_halved(part) for part in (point, spread))
+        else:
+            point, spread = self._last_patch(normal, padding)
         return _combined(config, point, spread)[:, :horizon] * scale[..., None] + mean[..., None]
 
     def received(self, series: torch.Tensor, horizon: int) -> torch.Tensor:
@@ -74,6 +74,16 @@ class Core(nn.Module):
         scale = out.context_sigma[..., None, None] + 0.05
         return combined * scale + out.context_mu[..., None, None], scale
 
+    def _last_patch(self, normal: torch.Tensor, padding: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs of both heads for the last patch, (n, steps, 1 + q); the library computes every patch's."""
+        model = self.model
+        out = model.model(past_values=normal, past_values_padding=padding)
+        last, mean, scale = out.last_hidden_state[:, -1], out.context_mu[:, -1:, None], out.context_sigma[:, -1:, None]
+        heads = (model.output_projection_point, model.output_projection_quantiles)
+        columns = len(model.config.quantiles) + 1
+        point, spread = (head(last).view(len(last), -1, columns) * scale + mean for head in heads)
+        return point, spread
+
     def _prepared(self, series: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Left-padded series (n, p), padding marks (n, p + h), mean and deviation of the padded series (n, 1)."""
         missing = -series.shape[1] % self.model.config.patch_length
@@ -83,9 +93,10 @@ class Core(nn.Module):
         return padded, padding, padded.mean(1, keepdim=True), padded.std(1, keepdim=True)
 
 
-def _flipped(quantiles: torch.Tensor) -> torch.Tensor:
-    """Columns (mean, then quantiles) of the forecast of the negated series."""
-    return torch.cat([quantiles[..., :1], quantiles[..., 1:].flip(-1)], -1)
+def _halved(both: torch.Tensor) -> torch.Tensor:
+    """Columns (mean, then quantiles) of a series and of its negative, as one flip-invariant forecast."""
+    straight, negated = both.chunk(2)
+    return (straight - torch.cat([negated[..., :1], negated[..., 1:].flip(-1)], -1)) / 2
 
 
 def _combined(config: Any, point: torch.Tensor, spread: torch.Tensor) -> torch.Tensor:
