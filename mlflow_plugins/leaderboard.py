@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import ValidationError
 
+from explainbench.analysis.aliases import alias_classes
 from explainbench.analysis.boards import Entry, board_json, build_boards, scores_from_columns
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
+from explainbench.core.arrays import Floats
 from explainbench.core.cell import Score, Skipped
 from explainbench.core.errors import BadInput, Corrupt
-from explainbench.core.files import read_json, write_bytes, write_json
+from explainbench.core.files import read_json, read_npz, write_bytes, write_json
 from explainbench.core.params import Params
 from explainbench.core.provenance import sha256_file, sha256_json
 from explainbench.core.record import CellRecord
 from explainbench.core.workspace import Workspace
-from explainbench.store import RECORD, SCORES, read_lock, read_scores
+from explainbench.store import EXPLANATIONS, RECORD, SCORES, read_lock, read_scores
 from mlflow_plugins._board_text import board_markdown, caption, plain, texts, title
 from mlflow_plugins._mlflow import Store, complete, open_store
 from mlflow_plugins.publish import PREFIX, cell_name, experiment_name, workspace_name
@@ -42,11 +44,15 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A cell as the tracking store has it. problem: why its digests disagree, or empty when the row is verified."""
+    """A cell as the tracking store has it. problem: why its digests disagree, or empty when the row is verified.
+
+    importance: e (n, g) of a deterministic method with signs, which may be an alias of another; None of others.
+    """
 
     entry: Entry
     run_id: str
     problem: str = ""
+    importance: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,32 @@ def collect(workspace: Workspace, protocol: str | None = None, suite: str = SUIT
         raise BadInput(f"no run of protocol {protocol!r} can be read: {next(iter(left_out.values()))}")
     there = {row.entry.cell_id for row in rows} | {run.data.tags.get(f"{PREFIX}cell_id", "") for run in runs}
     missing = tuple(sorted(cell_id[:16] for cell_id in lock if cell_id not in there))
-    return Collection(protocol, tuple(sorted(rows, key=lambda row: row.entry.cell)), left_out, missing)
+    return Collection(protocol, _with_aliases(sorted(rows, key=lambda row: row.entry.cell)), left_out, missing)
+
+
+def _with_aliases(rows: list[Collected]) -> tuple[Collected, ...]:
+    """The rows, marked where methods give the same explanation on one (task, model)."""
+    groups: dict[tuple[str, str], dict[str, Floats]] = {}
+    for row in rows:
+        if row.importance is not None:
+            groups.setdefault((row.entry.cell.task, row.entry.cell.model), {})[row.entry.cell.method] = row.importance
+    classes = {group: alias_classes(importance) for group, importance in groups.items()}
+    marked: list[Collected] = []
+    for row in rows:
+        cell = row.entry.cell
+        alias = classes.get((cell.task, cell.model), {}).get(cell.method, "")
+        marked.append(replace(row, entry=replace(row.entry, alias=alias)))
+    return tuple(marked)
+
+
+def _importance(store: Store, run: Run, record: CellRecord) -> Floats | None:
+    card = record.spec.method_card
+    if card.get("category") == "baseline" or not card.get("deterministic") or card.get("vector") != "signed":
+        return None
+    path = store.artifact(run, EXPLANATIONS)
+    if path is None or sha256_file(path) != record.artifacts.get(EXPLANATIONS):
+        return None  # the audit says what is wrong; here it only means that no alias is claimed
+    return read_npz(path)["importance"]
 
 
 def _one_run_per_cell(runs: Iterable[Run], lock: Mapping[str, str], ours: str) -> dict[str, Run]:
@@ -190,7 +221,7 @@ def _collected(store: Store, run: Run, lock: Mapping[str, str]) -> Collected:
         deterministic=bool(card.get("deterministic")),
         weights_source=record.spec.weights_source,
     )
-    return Collected(entry, run.info.run_id, problem)
+    return Collected(entry, run.info.run_id, problem, _importance(store, run, record))
 
 
 def read_profile(workspace: Workspace) -> dict[str, Any] | None:

@@ -178,3 +178,21 @@ def test_shown_in_a_terminal_and_selected(project, published):
     assert "random (baseline)" in text
     with pytest.raises(BadInput, match="there is no board of task 'T9'; there are T1"):
         selected(document, "T9", None)
+
+
+def test_methods_that_explain_alike_are_marked_as_aliases_within_a_model(project, published):
+    from dataclasses import replace
+
+    from mlflow_plugins.leaderboard import _with_aliases
+
+    rows = {row.entry.cell.method: row for row in collect(project.workspace).rows}
+    assert {method for method, row in rows.items() if row.importance is not None} == {"integrated_gradients"}
+    assert all(row.entry.alias == "" for row in rows.values())
+    one = rows["integrated_gradients"]
+
+    def called(**names) -> object:
+        return replace(one, entry=replace(one.entry, cell=replace(one.entry.cell, **names)))
+
+    twin, elsewhere = called(method="feature_attribution"), called(model="transformer")
+    marked = [row.entry.alias for row in _with_aliases([one, twin, elsewhere])]
+    assert marked == ["feature_attribution=integrated_gradients"] * 2 + [""]
