@@ -69,7 +69,9 @@ def test_a_bomb_a_stub_and_an_absent_file_are_refused(tmp_path, monkeypatch):
 
 
 def test_no_module_loads_pickles(root):
-    unsafe = re.compile(r"pickle\.load|allow_pickle=True|(?<!safetensors\.)torch\.load\(|joblib\.load|yaml\.load\(|(?<![.\w])eval\(")
+    unsafe = re.compile(
+        r"pickle\.load|allow_pickle=True|(?<!safetensors\.)torch\.load\(|joblib\.load|yaml\.load\(|(?<![.\w])eval\("
+    )
     for folder in ("explainbench", "mlflow_plugins", "benchmarks"):
         for path in (root / folder).rglob("*.py"):
             assert not unsafe.search(path.read_text(encoding="utf-8")), path
