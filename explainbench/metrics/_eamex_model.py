@@ -15,6 +15,7 @@ from explainbench.metrics._eamex_definitions import Preset, Task, known, numbers
 
 Predict = Callable[[Any], ArrayLike]
 BLOCK = 65_536  # rows of one model call
+LIST = 8 * BLOCK  # permuted rows listed, and sorted, before the model is asked
 INTERPOLATED = 100  # points that a curve is interpolated to
 FLAT = 1e-12  # of a curve's largest value: neighbours that differ by less are equal (preset `paper`)
 HOLISTICAI_SEED = 0  # of the library's permutations, whatever random_state it is given
@@ -265,11 +266,11 @@ class _Asked:
 
 
 def _batches(rows: Rows, blocks: Mapping[str, Ints], sources: Mapping[str, Ints]) -> Iterator[list[_Asked]]:
-    """The changed rows of every feature, in lists of at least `BLOCK` rows (but the last)."""
+    """The changed rows of every feature, in lists of at least `LIST` rows (but the last)."""
     batch: list[_Asked] = []
     for feature in range(len(rows.names)):
         batch.append(_changed(rows.values[:, feature], feature, blocks, sources))
-        if sum(len(asked.row) for asked in batch) >= BLOCK:
+        if sum(len(asked.row) for asked in batch) >= LIST:
             yield batch
             batch = []
     if batch:
@@ -293,16 +294,18 @@ def _changed(column: Floats, feature: int, blocks: Mapping[str, Ints], sources: 
 
 
 def _answers(predict: Predict, rows: Rows, batch: Sequence[_Asked]) -> list[NDArray[Any]]:
-    """The outputs for every feature of a batch, asked in calls of at most `BLOCK` rows."""
+    """The outputs for every feature of a batch, in calls of at most `BLOCK` rows, all changes of a row together."""
     row = np.concatenate([asked.row for asked in batch])
     value = np.concatenate([asked.value for asked in batch])
     feature = np.repeat([asked.feature for asked in batch], [len(asked.row) for asked in batch])
+    order = np.argsort(row, kind="stable")
     outputs = []
     for start in range(0, len(row), BLOCK):
-        block = rows.values[row[start : start + BLOCK]]
-        block[np.arange(len(block)), feature[start : start + BLOCK]] = value[start : start + BLOCK]
+        now = order[start : start + BLOCK]
+        block = rows.values[row[now]]
+        block[np.arange(len(now)), feature[now]] = value[now]
         outputs.append(rows.ask(predict, block))
-    together = np.concatenate(outputs) if outputs else np.empty(0)
+    together = np.concatenate(outputs)[np.argsort(order)] if outputs else np.empty(0)
     return np.split(together, np.cumsum([len(asked.row) for asked in batch])[:-1])
 
 
