@@ -35,6 +35,7 @@ SCHEMA = 1
 SUITE = "energy"
 NAME = "leaderboard"
 MEASURED = ("EEI",)  # scores with a timing in them: never compared bit for bit
+MATRIX = 12  # entries up to which a board's file carries the matrix of all pairs; larger ones would dominate git
 COLUMNS = (
     "order", "entry", "mean", "low", "high", "rank_ub", "co_ranked_with_above", "co_ranked_plain", "p_vs_above",
     "effect", "effect_low", "effect_high", "n", "status", "reason", "baseline", "deterministic", "weights_source",
@@ -322,6 +323,8 @@ def _checked(board: dict[str, Any], problems: Mapping[str, str]) -> dict[str, An
     for row in board["rows"]:
         reasons = [f"{ref['cell']}: {problems[ref['cell']]}" for ref in row["cells"] if ref["cell"] in problems]
         row["verified"], row["unverified_because"] = not reasons, "; ".join(reasons)
+    if len(board["ranked"]) > MATRIX:
+        board["pairs"] = None
     board["rows_sha256"] = sha256_json(board["rows"])
     return board
 
