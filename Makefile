@@ -54,6 +54,7 @@ lint: venv  ## ruff, pyright, import-linter
 
 pilot: data  ## the pilot profile alone, from training on, into runs/pilot (about 15 minutes on 2 cores)
 	@echo "Fitting 4 models and scoring 12 cells and 4 baselines: about 15 minutes on 2 cores. Results: runs/pilot/results"
+	rm -rf runs/pilot/models
 	$(BIN)/explainbench --profile pilot --output runs/pilot run --workers $(WORKERS)
 
 smoke-check: data  ## the smoke profile twice from nothing, compared bit for bit
@@ -73,5 +74,5 @@ lock:  ## resolve requirements.lock again from pyproject.toml (needs pip-tools);
 	  --output-file requirements.lock pyproject.toml
 	sed -i '/^# The following packages are considered/,$$d' requirements.lock
 
-clean:  ## remove what runs wrote; keeps data, models, cells
-	rm -rf runs build
+clean:  ## remove the profiles' runs; keeps data, windows, models, cells
+	rm -rf runs

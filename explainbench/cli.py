@@ -46,7 +46,7 @@ Workers = Annotated[
 ]
 
 
-CORES = os.cpu_count() or 1
+CORES = len(os.sched_getaffinity(0))  # those this process may use, not those the machine has
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Project:
 
     workspace: Workspace
     params: Params
+    profile: str | None = None
 
 
 @app.callback()
@@ -75,7 +76,7 @@ def project(
     if context.resilient_parsing or "--help" in sys.argv:
         return
     workspace = Workspace.find(root, output)
-    context.obj = Project(workspace, load_params(workspace.params, profile))
+    context.obj = Project(workspace, load_params(workspace.params, profile), profile)
 
 
 # ---------------------------------------------------------------------------------------------------------- data
@@ -295,6 +296,8 @@ def freeze(
     """After a full run: fix the bounds that map raw Faithfulness to [0, 1], so that new entries move no old score."""
     from explainbench.stages.freeze import freeze_bounds
 
+    if context.obj.profile is not None:
+        raise BadInput(f"bounds are frozen from the full grid; run freeze without --profile {context.obj.profile}.")
     typer.echo(freeze_bounds(context.obj.workspace, context.obj.params, replace))
 
 

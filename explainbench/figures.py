@@ -96,7 +96,9 @@ def attribution_figure(stored: StoredCell) -> Figure:
         _time_axis(below, edges)
     grid[0][0].set_ylabel(f"{channels[target]}" + (f"\n({unit})" if unit else ""), fontsize=9)
     bar = figure.colorbar(image, cax=figure.add_axes((0.915, 0.13, 0.012, 0.74)))
-    measure = f"{unit} per group" if signed and unit else "per group"
+    card = stored.record.spec.method_card
+    scale = "z-units" if card.get("category") == "example" else unit if signed else ""
+    measure = f"{scale} per group" if scale else "per group"
     bar.set_label(f"attribution e, {measure}", fontsize=9)
     bar.ax.tick_params(labelsize=8)
     figure.suptitle(

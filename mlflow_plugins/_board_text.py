@@ -11,11 +11,17 @@ def board_markdown(board: Mapping[str, Any]) -> list[str]:
     lines = [
         f"## {title(board)}",
         "",
-        f"| order | entry | mean | {board['confidence']:.0%} interval | rank_ub | co-ranked with above | p vs above |",
-        "| ---: | --- | ---: | --- | ---: | --- | ---: |",
+        "| " + " | ".join(headers(board)) + " |",
+        "| ---: | --- | ---: | --- | ---: | --- | --- | ---: | --- |",
     ]
     lines += ["| " + " | ".join(texts(row)) + " |" for row in board["rows"]]
     return [*lines, "", caption(board)]
+
+
+def headers(board: Mapping[str, Any]) -> list[str]:
+    """The columns of a board; `plain` is the verdict of plain interval overlap, kept beside that on centred scores."""
+    interval = f"{board['confidence']:.0%} interval"
+    return ["order", "entry", "mean", interval, "rank_ub", "co-ranked with above", "plain", "p vs above", "beside it"]
 
 
 def title(board: Mapping[str, Any]) -> str:
@@ -44,9 +50,22 @@ def texts(row: Mapping[str, Any]) -> list[str]:
     entry += "" if row["verified"] else " (NOT VERIFIED)"
     interval = "" if row["low"] is None else f"[{row['low']:.4g}, {row['high']:.4g}]"
     mean = row["status"].replace("_", " ") if row["mean"] is None else f"{row['mean']:.4g}"
-    with_above = {None: "", True: "yes", False: "no"}[row["co_ranked_with_above"]]
+    overlap = {None: "", True: "yes", False: "no"}
+    with_above, without_centring = overlap[row["co_ranked_with_above"]], overlap[row["co_ranked_plain"]]
     p = "" if row["p_vs_above"] is None else f"{row['p_vs_above']:.2g}"
-    return [plain(row["order"]), entry, mean, interval, plain(row["rank_ub"]), with_above, p]
+    ranks = [plain(row["rank_ub"]), with_above, without_centring, p]
+    return [plain(row["order"]), entry, mean, interval, *ranks, beside(row)]
+
+
+def beside(row: Mapping[str, Any]) -> str:
+    """What must be read with a row's number: whose weights, and the companions of the score."""
+    parts = [] if row["weights_source"] in ("", "trained") else [f"{row['weights_source']} weights"]
+    for name, value in row["extra"].items():
+        if isinstance(value, bool):
+            parts += [name.replace("_", " ")] if value else []
+        elif not (name == "clipped" and value == 0):
+            parts.append(f"{name.replace('_', ' ')} {value:.3g}")
+    return ", ".join(parts)
 
 
 def plain(value: Any) -> str:

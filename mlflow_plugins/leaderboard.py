@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from explainbench.analysis.aliases import alias_classes
 from explainbench.analysis.boards import Entry, board_json, build_boards, scores_from_columns
+from explainbench.analysis.composites import efficiency
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
 from explainbench.core.arrays import Floats
-from explainbench.core.cell import Score, Skipped
+from explainbench.core.cell import Skipped
 from explainbench.core.errors import BadInput, Corrupt
 from explainbench.core.files import read_json, read_npz, write_bytes, write_json
 from explainbench.core.params import Params
@@ -23,7 +23,7 @@ from explainbench.core.provenance import sha256_file, sha256_json
 from explainbench.core.record import CellRecord
 from explainbench.core.workspace import Workspace
 from explainbench.store import EXPLANATIONS, RECORD, SCORES, read_lock, read_scores
-from mlflow_plugins._board_text import board_markdown, caption, plain, texts, title
+from mlflow_plugins._board_text import board_markdown, caption, headers, plain, texts, title
 from mlflow_plugins._mlflow import Store, complete, open_store
 from mlflow_plugins.publish import PREFIX, cell_name, experiment_name, workspace_name
 
@@ -77,9 +77,13 @@ def build_leaderboard(workspace: Workspace, params: Params) -> dict[str, Any]:
     found = collect(workspace, params.protocol)
     profile = read_profile(workspace)
     entries = [with_efficiency(row.entry, profile, params.profile.reference_seconds) for row in found.rows]
-    boards = build_boards(entries, params.statistics, params.seed, frozen_bounds(params.protocol))
+    bounds = frozen_bounds(params.protocol)
     problems = {str(row.entry.cell): row.problem for row in found.rows if row.problem}
-    documents = [_checked(board_json(board), problems) for board in boards]
+    documents = [
+        _checked({**board_json(board), "name": f"{prefix}{board.name}"}, problems)
+        for prefix, sharing in _by_weights(entries).items()
+        for board in build_boards(sharing, params.statistics, params.seed, bounds)
+    ]
     lock = read_lock(workspace.lock)
     document = {
         "schema": SCHEMA,
@@ -89,6 +93,7 @@ def build_leaderboard(workspace: Workspace, params: Params) -> dict[str, Any]:
         "profile_sha256": None if profile is None else sha256_json(profile),
         "verified": not problems and not found.left_out and not found.missing,
         "flagged": dict(sorted((problems | dict(found.left_out)).items())),
+        "failed": failed_cells(workspace),
         "missing": list(found.missing),
         "banner": _banner(params.suites.energy.dataset),
         "means": _means(documents),
@@ -239,13 +244,28 @@ def read_profile(workspace: Workspace) -> dict[str, Any] | None:
 def with_efficiency(entry: Entry, profile: Mapping[str, Any] | None, reference_seconds: float) -> Entry:
     """The entry with Efficiency joined from the profile: raw = median seconds t, value = 1/(1 + t/t_ref) (eq. 8)."""
     cells = {} if profile is None else profile["cells"]
-    timed = cells.get(str(entry.cell)) or cells.get(str(entry.cell).split("/", 1)[1])
+    timed = cells.get(str(entry.cell))
     if timed is None:
         return entry
-    seconds = np.array([float(timed["median_seconds"])])
-    scores = {**entry.scores, "efficiency": Score(seconds, 1.0 / (1.0 + seconds / reference_seconds))}
+    scores = {**entry.scores, "efficiency": efficiency(float(timed["median_seconds"]), reference_seconds)}
     skipped: dict[str, Skipped] = {key: gap for key, gap in entry.skipped.items() if key != "efficiency"}
     return replace(entry, scores=scores, skipped=skipped)
+
+
+def failed_cells(workspace: Workspace) -> dict[str, str]:
+    """{cell: why} of the cells that the last evaluation could not score, from results/grid.json."""
+    path = workspace.results / "grid.json"
+    rows = read_json(path) if path.is_file() else []
+    return {row["cell"]: row["reason"] for row in rows if row["status"] == "failed"}
+
+
+def _by_weights(entries: list[Entry]) -> dict[str, list[Entry]]:
+    """Official and stand-in weights never share a board: {prefix of the boards' names: entries}."""
+    own = [entry for entry in entries if entry.weights_source != "official"]
+    if len(own) == len(entries):
+        return {"": entries}
+    official = [entry for entry in entries if entry.weights_source != "standin"]
+    return {"official.": official} | ({"": own} if own else {})
 
 
 def frozen_bounds(protocol: str) -> Bounds | None:
@@ -279,6 +299,8 @@ def render_boards(document: Mapping[str, Any]) -> Iterator[Table | str]:
         yield f"[yellow]{escape(document['banner'])}[/]"
     for cell, reason in document["flagged"].items():
         yield f"[bold red]not verified[/] {escape(cell)}: {escape(reason)}"
+    for cell, reason in document["failed"].items():
+        yield f"[bold red]failed[/] {escape(cell)}: {escape(reason)}"
     if document["missing"]:
         yield f"[yellow]{len(document['missing'])} cells are not in the tracking store; run `explainbench publish`[/]"
     for board in document["boards"]:
@@ -286,10 +308,9 @@ def render_boards(document: Mapping[str, Any]) -> Iterator[Table | str]:
             reasons = sorted({row["reason"] for row in board["rows"] if row["reason"]})
             yield f"[bold]{escape(title(board))}[/]: no number yet ({escape('; '.join(reasons))})"
             continue
-        interval = f"{board['confidence']:.0%} interval"
         table = Table(title=title(board), title_justify="left", caption=caption(board), caption_justify="left")
-        for name in ("order", "entry", "mean", interval, "rank_ub", "co-ranked with above", "p vs above"):
-            table.add_column(name, justify="left" if name == "entry" else "right")
+        for name in headers(board):
+            table.add_column(name, justify="left" if name in ("entry", "beside it") else "right")
         for row in board["rows"]:
             style = "dim" if row["baseline"] else None if row["verified"] else "red"
             table.add_row(*(escape(text) for text in texts(row)), style=style)
@@ -304,6 +325,7 @@ def markdown(document: Mapping[str, Any]) -> str:
     state = "every row verified against `cells.lock.json`" if document["verified"] else "NOT every row is verified"
     lines += [f"{state}; check any row's whole chain with `explainbench audit CELL`.", ""]
     lines += [f"- not verified: `{cell}`: {reason}" for cell, reason in document["flagged"].items()]
+    lines += [f"- failed: `{cell}`: {reason}" for cell, reason in document["failed"].items()]
     empty = []
     for board in document["boards"]:
         if all(row["mean"] is None for row in board["rows"]):

@@ -436,6 +436,10 @@ def _weight_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:
         yield Link("weights", spec.weights_sha256, "", None, "there is no model card that names the file")
         return
     card = read_json(card_path)
+    if card.get("weights", {}).get("file", "") is None:
+        detail = f"official weights of {card.get('options', {}).get('checkpoint')} lie outside the project"
+        yield Link("weights", spec.weights_sha256, "", None, detail)
+        return
     weights = folder / str(card.get("weights", {}).get("file", "model.safetensors"))
     if weights.parent != folder or not weights.is_file():
         yield Link(
@@ -529,7 +533,10 @@ def _git_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:
     if found == "missing":
         yield Link("git", stored.digest, found, None, f"{state}; the committed {lock.name} does not list this cell yet")
     else:
-        yield _same("git", found, stored.digest, f"{state}; digest in the committed {lock.name}")
+        detail = f"{state}; digest in the committed {lock.name}"
+        if found != stored.digest:
+            detail += "; computed on another processor type? then compare with `explainbench verify --against`"
+        yield _same("git", found, stored.digest, detail)
 
 
 def _replay_link(stored: StoredCell, recompute: Callable[[StoredCell], Replayed]) -> Link:

@@ -27,13 +27,13 @@ from explainbench.analysis.intervals import (
 )
 from explainbench.analysis.normalise import Bounds
 from explainbench.analysis.ranking import Place, Ranking, rank
-from explainbench.core.arrays import Floats, Ints
+from explainbench.core.arrays import Bools, Floats, Ints
 from explainbench.core.cell import Cell, Score, Skipped, Status, stream
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.params import StatisticsParams
 
 DIGITS = 6  # significant digits that are published
-DEFINED = 0.5  # an entry undefined on more windows than this share leaves the board instead of emptying it
+DEFINED = 0.9  # an entry defined on fewer of its windows leaves the board instead of emptying it
 View = Literal["methods", "cells", "models"]
 
 
@@ -310,8 +310,9 @@ class _Maker:
                 extra["clipped"] = item.clipped
             values = item if isinstance(item, Skipped) else item.values
             lines.append(_line(_row(entry, view, extra), entry.windows, values))
-        aliases = _aliases(entry for entry, _ in found)
-        lines = _collapse(lines, lambda line: aliases.get(line.row.cells[0].cell, ""), None)
+        if level == "cell":  # equal explanations do not take equal time
+            aliases = _aliases(entry for entry, _ in found)
+            lines = _collapse(lines, lambda line: aliases.get(line.row.cells[0].cell, ""), None)
         if level != "cell" and view == "cells":
             same: Callable[[_Line], str] = lambda line: line.row.model if level == "model" else line.row.method  # noqa: E731
             before = len(lines)
@@ -402,14 +403,20 @@ class _Maker:
 
     def _paired(self, board: Board, lines: list[_Line], rest: list[Row]) -> Board:
         values = np.stack([line.values for line in lines], axis=1)
-        defined = np.isfinite(values).all(axis=1)
+        ranked = np.array([not line.row.baseline for line in lines])
+        defined = np.isfinite(values[:, ranked]).all(axis=1)  # a shown baseline never decides which windows count
+        gaps: Bools = np.asarray(~np.isfinite(values[defined]).all(axis=0))
+        if gaps.any():
+            reason = "undefined on some of the windows on which the ranked entries are compared"
+            rest += [replace(lines[i].row, status="not_applicable", reason=reason) for i in np.flatnonzero(gaps)]
+            lines = [line for line, gap in zip(lines, gaps, strict=True) if not gap]
+            values, ranked = values[:, ~gaps], ranked[~gaps]
         n, dropped = int(defined.sum()), int((~defined).sum())
         if n < 2:
             reason = f"an interval needs at least 2 windows on which every entry is defined, and there are {n}"
             rows = [replace(line.row, status="not_applicable", reason=reason) for line in lines]
             return replace(board, rows=(*rows, *rest), n=n, dropped=dropped)
         values = values[defined]
-        ranked = np.array([not line.row.baseline for line in lines])
         labels = [line.row.entry for line in lines]
         ranking = rank(values, labels, self._shared(n), ranked, confidence=self.statistics.confidence)
         rows = _placed(ranking, lines)

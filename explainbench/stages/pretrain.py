@@ -8,6 +8,7 @@ from pathlib import Path
 
 from explainbench.core.cell import stream
 from explainbench.core.errors import BadInput
+from explainbench.core.files import write_json
 from explainbench.core.forecaster import ZeroShotEntry
 from explainbench.core.params import Params
 from explainbench.core.registry import MODELS
@@ -33,16 +34,17 @@ def zero_shot_models(params: Params) -> tuple[str, ...]:
 
 
 def pretrain_model(workspace: Workspace, params: Params, model_name: str) -> Pretrained:
-    """Pre-train one stand-in and save it for the stage `fit`. Raises BadInput for a model that is not pre-trained."""
+    """Pre-train one stand-in and save it for the stage `fit`. Raises BadInput for a model that is not pre-trained.
+
+    With official weights named in params there is nothing to train: the folder then only says so.
+    """
     began = time.process_time()
     entry = MODELS.build(model_name, params.models.get(model_name))
     if not isinstance(entry, ZeroShotEntry):
         raise BadInput(f"{model_name} is fitted on the training series, not pre-trained; run `explainbench fit`.")
-    if entry.checkpoint is not None:
-        raise BadInput(
-            f"params: models.{model_name}.checkpoint names official weights, so there is no stand-in to pre-train; "
-            "run `explainbench fit`."
-        )
     folder = workspace.pretrained / model_name
+    if entry.checkpoint is not None:  # nothing to pre-train; the stage still leaves its folder, so a pipeline goes on
+        write_json(folder / "card.json", {"official": Path(entry.checkpoint).name, "note": "no stand-in was trained"})
+        return Pretrained(folder, time.process_time() - began)
     entry.pretrain(stream(params.seed, "pretrain", model_name)).save(folder)
     return Pretrained(folder, time.process_time() - began)

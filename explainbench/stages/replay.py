@@ -53,26 +53,23 @@ def replay_cell(workspace: Workspace, params: Params, stored: StoredCell) -> Rep
 
 
 def compare_with(workspace: Workspace, reference: Path, tolerance: float) -> list[str]:
-    """Compare every cell with the cell of the same id under `reference`/cells: problems, each in a sentence.
+    """Compare every cell with the cell of the same name under `reference`/cells: problems, each in a sentence.
 
-    For another processor type, where bits differ but numbers must agree within a relative tolerance.
+    For another processor type or torch build, where ids or bits differ but numbers must agree within a relative
+    tolerance.
     """
-    ours = {stored.record.cell_id: stored for stored in CellStore(workspace.cells)}
-    theirs = {stored.record.cell_id: stored for stored in CellStore(reference / "cells")}
+    ours = {stored.cell: stored for stored in CellStore(workspace.cells)}
+    theirs = {stored.cell: stored for stored in CellStore(reference / "cells")}
     if not theirs:
         raise BadInput(f"{reference / 'cells'} holds no cells; give the folder that holds cells/.")
-    problems = [
-        f"{theirs[cell_id].cell} ({cell_id[:16]}) is only in the reference" for cell_id in theirs.keys() - ours.keys()
-    ]
-    problems += [
-        f"{ours[cell_id].cell} ({cell_id[:16]}) is not in the reference" for cell_id in ours.keys() - theirs.keys()
-    ]
-    for cell_id in sorted(ours.keys() & theirs.keys()):
-        if ours[cell_id].record.result_digest == theirs[cell_id].record.result_digest:
+    problems = [f"{cell} is only in the reference" for cell in theirs.keys() - ours.keys()]
+    problems += [f"{cell} is not in the reference" for cell in ours.keys() - theirs.keys()]
+    for cell in ours.keys() & theirs.keys():
+        if ours[cell].record.result_digest == theirs[cell].record.result_digest:
             continue
-        worst, metric = _worst(theirs[cell_id], ours[cell_id])
+        worst, metric = _worst(theirs[cell], ours[cell])
         if worst > tolerance:
-            problems.append(f"{ours[cell_id].cell}: {metric} differs by {worst:.3g} relative, more than {tolerance:g}")
+            problems.append(f"{cell}: {metric} differs by {worst:.3g} relative, more than {tolerance:g}")
     return sorted(problems)
 
 

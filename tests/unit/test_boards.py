@@ -254,12 +254,23 @@ def test_constant_scores_and_all_ties(value):
 def test_undefined_windows_are_dropped_for_all_and_counted():
     entries = pilot()
     skill = entries[0].scores["faithfulness_skill"].raw.copy()
-    skill[:3] = np.nan
+    skill[:2] = np.nan
     entries[0] = with_score(entries[0], "faithfulness_skill", skill)
     board = boards(entries)["T1.faithfulness_skill.methods.lstm"]
-    assert (board.n, board.dropped) == (N - 3, 3)
-    assert all(row.n == N - 3 for row in board.rows)
-    assert board.notes == ("3 windows are left out: an entry is undefined there",)
+    assert (board.n, board.dropped) == (N - 2, 2)
+    assert all(row.n == N - 2 for row in board.rows)
+    assert board.notes == ("2 windows are left out: an entry is undefined there",)
+
+
+def test_a_baseline_never_decides_which_windows_count():
+    entries = pilot()
+    shown = next(i for i, entry in enumerate(entries) if entry.baseline)
+    skill = entries[shown].scores["faithfulness_skill"].raw.copy()
+    skill[0] = np.nan
+    entries[shown] = with_score(entries[shown], "faithfulness_skill", skill)
+    board = boards(entries)[f"T1.faithfulness_skill.methods.{entries[shown].cell.model}"]
+    assert (board.n, board.dropped) == (N, 0)
+    assert [row.status for row in board.rows if row.baseline] == ["not_applicable"]
 
 
 @pytest.mark.parametrize("undefined", [11, 20])
