@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from explainbench.core.cell import Cell
 from explainbench.core.errors import ExplainBenchError, NotApplicable
@@ -44,7 +44,8 @@ def run(cells: Sequence[Cell], work: Callable[[Cell], Result], workers: int) -> 
     chosen = get_active_backend()[0].__class__.__name__
     backend = {} if "Dask" in chosen else {"backend": "loky", "inner_max_num_threads": 1}
     with parallel_config(**backend):
-        parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+        one: Any = 1  # a cell at a time; the library's stub allows only "auto"
+        parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=one, pre_dispatch="2*n_jobs")
         yield from cast(Iterator[Result | Failed], parallel(delayed(_guarded)(work, cell) for cell in cells))
 
 

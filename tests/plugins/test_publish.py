@@ -220,6 +220,7 @@ def test_boards_are_runs_too_and_idempotent(project):
     row = {
         "entry": "lstm/shap", "mean": 0.5, "low": 0.4, "high": 0.6, "order": 1, "rank_ub": 1, "aliases": [],
         "baseline": False, "verified": True, "status": "value", "co_ranked_with_above": None, "p_vs_above": None,
+        "co_ranked_plain": None, "weights_source": "standin", "extra": {"clipped": 0.25},
     }  # fmt: skip
     board = {
         "name": "T1.EQI", "task": "T1", "score": "EQI", "view": "cells", "model": "", "basis": "F", "title": "quality",
