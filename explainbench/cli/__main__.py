@@ -1,0 +1,5 @@
+"""python -m explainbench.cli"""
+
+from explainbench.cli import main
+
+main()
