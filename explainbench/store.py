@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from explainbench.core.errors import BadInput, Corrupt, Unavailable
 from explainbench.core.files import read_json, read_npz, write_bytes, write_json, write_npz
 from explainbench.core.provenance import canonical_json, sha256_file, sha256_json
 from explainbench.core.record import CellRecord, CellSpec, Measured, MetricSkip, MetricSummary
-from explainbench.core.windows import Windows
 
 RECORD, SCORES, EXPLANATIONS, SEEDS, MEASURED = (
     "record.json",
@@ -31,6 +30,27 @@ RECORD, SCORES, EXPLANATIONS, SEEDS, MEASURED = (
 )
 DETERMINISTIC = (SCORES, EXPLANATIONS, SEEDS)  # the files under `result_digest`
 LOCK_SCHEMA = 1
+
+
+class StoredRows(Protocol):
+    """What the scores of a cell are about, one row each: `core.windows.Windows`, or `Rows` of a table."""
+
+    @property
+    def origin(self) -> NDArray[Any]: ...
+    @property
+    def regime(self) -> NDArray[Any]: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of a table. origin: (n,) what each is, such as its index; regime: (n,) its stratum, or empty text."""
+
+    origin: NDArray[Any]
+    regime: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +112,7 @@ class CellStore:
         self,
         spec: CellSpec,
         result: CellResult,
-        windows: Windows,
+        windows: StoredRows,
         explanations: Mapping[str, NDArray[Any]],
         seeds: Mapping[str, Any],
         groups: tuple[str, ...],
@@ -224,7 +244,7 @@ def write_lock(path: Path, cells: Mapping[str, str]) -> None:
     write_json(path, {"schema": LOCK_SCHEMA, "cells": dict(cells)})
 
 
-def scores_table(result: CellResult, windows: Windows) -> pa.Table:
+def scores_table(result: CellResult, windows: StoredRows) -> pa.Table:
     """Window x metric in long form; a set-level score or a skipped metric is one row with window -1."""
     columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
 

@@ -33,7 +33,7 @@ def title(board: Mapping[str, Any]) -> str:
 
 def caption(board: Mapping[str, Any]) -> str:
     """How much a board knows: windows, effective windows, detectable difference, notes."""
-    parts = [f"n = {board['n']} windows"]
+    parts = [f"n = {board['n']} {board.get('counted', 'windows')}"]
     if board["effective_n"] is not None:
         parts.append(f"effective n = {board['effective_n']:.3g}")
     if board["detectable"] is not None:

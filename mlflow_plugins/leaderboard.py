@@ -14,6 +14,7 @@ from explainbench.analysis.aliases import alias_classes
 from explainbench.analysis.boards import Entry, board_json, build_boards, scores_from_columns
 from explainbench.analysis.composites import efficiency
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
+from explainbench.analysis.suites import load_boards, suite_boards
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Skipped
 from explainbench.core.errors import BadInput, Corrupt
@@ -22,10 +23,11 @@ from explainbench.core.params import Params
 from explainbench.core.provenance import sha256_file, sha256_json
 from explainbench.core.record import CellRecord
 from explainbench.core.workspace import Workspace
+from explainbench.stages.suite import grid_status, locked_cells
 from explainbench.store import EXPLANATIONS, RECORD, SCORES, read_lock, read_scores
 from mlflow_plugins._board_text import board_markdown, caption, headers, plain, texts, title
 from mlflow_plugins._mlflow import Store, complete, open_store
-from mlflow_plugins.publish import PREFIX, cell_name, experiment_name, workspace_name
+from mlflow_plugins.publish import PREFIX, boards_path, cell_name, experiment_name, workspace_name
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 SUITE = "energy"
-NAME = "leaderboard"
 MEASURED = ("EEI",)  # scores with a timing in them: never compared bit for bit
 MATRIX = 12  # entries up to which a board's file carries the matrix of all pairs; larger ones would dominate git
 COLUMNS = (
@@ -69,40 +70,50 @@ class Collection:
     missing: tuple[str, ...] = ()
 
 
-def build_leaderboard(workspace: Workspace, params: Params) -> dict[str, Any]:
-    """Query, cross-check, rank, and write `results/leaderboard.json`, `.csv` and `.md`; the JSON's content is returned.
+def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) -> dict[str, Any]:
+    """Query, cross-check, rank, and write the suite's boards; the JSON file's content is returned.
 
-    Raises BadInput when nothing is published, Unavailable when the tracking store cannot be used.
+    Files: `results/leaderboard.json`, `.csv` and `.md` of the energy suite, `results/<suite>.*` of another. Raises
+    BadInput when nothing is published, Unavailable when the tracking store cannot be used.
     """
-    found = collect(workspace, params.protocol)
-    profile = read_profile(workspace)
-    entries = [with_efficiency(row.entry, profile, params.profile.reference_seconds) for row in found.rows]
-    bounds = frozen_bounds(params.protocol)
+    found = collect(workspace, params.protocol, suite)
     problems = {str(row.entry.cell): row.problem for row in found.rows if row.problem}
-    documents = [
-        _checked({**board_json(board), "name": f"{prefix}{board.name}"}, problems)
-        for prefix, sharing in _by_weights(entries).items()
-        for board in build_boards(sharing, params.statistics, params.seed, bounds)
-    ]
-    lock = read_lock(workspace.lock)
+    profile = read_profile(workspace) if suite == SUITE else None
+    if suite == SUITE:
+        boards, more = _energy_boards(found, profile, params), {"banner": _banner(params.suites.energy.dataset)}
+    else:
+        boards = suite_boards(suite, (row.entry for row in found.rows), params.statistics, params.seed)
+        more = {"banner": load_boards(suite).banner or None, "pending": unscored_cells(workspace, suite, "pending")}
+    documents = [_checked(board, problems) for board in boards]
     document = {
         "schema": SCHEMA,
-        "suite": SUITE,
+        "suite": suite,
         "protocol": found.protocol,
-        "inputs_sha256": sha256_json(lock),
+        "inputs_sha256": sha256_json(locked_cells(workspace)[suite]),
         "profile_sha256": None if profile is None else sha256_json(profile),
         "verified": not problems and not found.left_out and not found.missing,
         "flagged": dict(sorted((problems | dict(found.left_out)).items())),
-        "failed": failed_cells(workspace),
+        "failed": unscored_cells(workspace, suite, "failed"),
         "missing": list(found.missing),
-        "banner": _banner(params.suites.energy.dataset),
+        **more,
         "means": _means(documents),
         "boards": documents,
     }
-    write_json(workspace.results / f"{NAME}.json", document)
-    write_bytes(workspace.results / f"{NAME}.csv", _csv(documents).encode())
-    write_bytes(workspace.results / f"{NAME}.md", markdown(document).encode())
+    path = boards_path(workspace, suite)
+    write_json(path, document)
+    write_bytes(path.with_suffix(".csv"), _csv(documents).encode())
+    write_bytes(path.with_suffix(".md"), markdown(document).encode())
     return document
+
+
+def _energy_boards(found: Collection, profile: Mapping[str, Any] | None, params: Params) -> list[dict[str, Any]]:
+    entries = [with_efficiency(row.entry, profile, params.profile.reference_seconds) for row in found.rows]
+    bounds = frozen_bounds(params.protocol)
+    return [
+        {**board_json(board), "name": f"{prefix}{board.name}"}
+        for prefix, sharing in _by_weights(entries).items()
+        for board in build_boards(sharing, params.statistics, params.seed, bounds)
+    ]
 
 
 def collect(workspace: Workspace, protocol: str | None = None, suite: str = SUITE) -> Collection:
@@ -141,7 +152,7 @@ def collect(workspace: Workspace, protocol: str | None = None, suite: str = SUIT
     if not rows:
         raise BadInput(f"no run of protocol {protocol!r} can be read: {next(iter(left_out.values()))}")
     there = {row.entry.cell_id for row in rows} | {run.data.tags.get(f"{PREFIX}cell_id", "") for run in runs}
-    missing = tuple(sorted(cell_id[:16] for cell_id in lock if cell_id not in there))
+    missing = tuple(sorted(cell_id[:16] for cell_id in locked_cells(workspace)[suite] if cell_id not in there))
     return Collection(protocol, _with_aliases(sorted(rows, key=lambda row: row.entry.cell)), left_out, missing)
 
 
@@ -167,7 +178,7 @@ def _importance(store: Store, run: Run, record: CellRecord) -> Floats | None:
     path = store.artifact(run, EXPLANATIONS)
     if path is None or sha256_file(path) != record.artifacts.get(EXPLANATIONS):
         return None  # the audit says what is wrong; here it only means that no alias is claimed
-    return read_npz(path)["importance"]
+    return read_npz(path).get("importance")
 
 
 def _one_run_per_cell(runs: Iterable[Run], lock: Mapping[str, str], ours: str) -> dict[str, Run]:
@@ -252,11 +263,13 @@ def with_efficiency(entry: Entry, profile: Mapping[str, Any] | None, reference_s
     return replace(entry, scores=scores, skipped=skipped)
 
 
-def failed_cells(workspace: Workspace) -> dict[str, str]:
-    """{cell: why} of the cells that the last evaluation could not score, from results/grid.json."""
-    path = workspace.results / "grid.json"
-    rows = read_json(path) if path.is_file() else []
-    return {row["cell"]: row["reason"] for row in rows if row["status"] == "failed"}
+def unscored_cells(workspace: Workspace, suite: str, status: str) -> dict[str, str]:
+    """{cell: why} of the suite's cells with that status (failed, pending) after the last evaluation."""
+    return {
+        row["cell"]: row["reason"]
+        for row in grid_status(workspace)
+        if row["status"] == status and row["cell"].split("/")[0] == suite
+    }
 
 
 def _by_weights(entries: list[Entry]) -> dict[str, list[Entry]]:
@@ -301,6 +314,8 @@ def render_boards(document: Mapping[str, Any]) -> Iterator[Table | str]:
         yield f"[bold red]not verified[/] {escape(cell)}: {escape(reason)}"
     for cell, reason in document["failed"].items():
         yield f"[bold red]failed[/] {escape(cell)}: {escape(reason)}"
+    for reason, cells in _by_reason(document.get("pending", {})).items():
+        yield f"[yellow]{len(cells)} cells are pending[/] ({escape(cells[0])}, ...): {escape(reason)}"
     if document["missing"]:
         yield f"[yellow]{len(document['missing'])} cells are not in the tracking store; run `explainbench publish`[/]"
     for board in document["boards"]:
@@ -326,6 +341,8 @@ def markdown(document: Mapping[str, Any]) -> str:
     lines += [f"{state}; check any row's whole chain with `explainbench audit CELL`.", ""]
     lines += [f"- not verified: `{cell}`: {reason}" for cell, reason in document["flagged"].items()]
     lines += [f"- failed: `{cell}`: {reason}" for cell, reason in document["failed"].items()]
+    for reason, cells in _by_reason(document.get("pending", {})).items():
+        lines.append(f"- {len(cells)} cells pending (`{cells[0]}`, ...): {reason}")
     empty = []
     for board in document["boards"]:
         if all(row["mean"] is None for row in board["rows"]):
@@ -338,6 +355,14 @@ def markdown(document: Mapping[str, Any]) -> str:
             reasons = sorted({row["reason"] for row in board["rows"] if row["reason"]})
             lines.append(f"- {title(board)}: {'; '.join(reasons)}")
     return "\n".join(lines) + "\n"
+
+
+def _by_reason(cells: Mapping[str, str]) -> dict[str, list[str]]:
+    """{reason: cells}."""
+    found: dict[str, list[str]] = {}
+    for cell, reason in cells.items():
+        found.setdefault(reason, []).append(cell)
+    return found
 
 
 def _checked(board: dict[str, Any], problems: Mapping[str, str]) -> dict[str, Any]:

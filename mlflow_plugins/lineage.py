@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, NotApplicable, Unavailable
 from explainbench.core.files import read_json
-from explainbench.core.params import StatisticsParams
+from explainbench.core.params import Params, StatisticsParams
 from explainbench.core.provenance import sha256_file, sha256_json, source_identity
 from explainbench.core.workspace import Workspace
 from explainbench.data._manifest import NAME as MANIFEST
 from explainbench.data._manifest import data_files, dataset_sha256, read_manifest
+from explainbench.stages.suite import NAMES as SUITES
+from explainbench.stages.suite import load_suite
 from explainbench.store import DETERMINISTIC, RECORD, CellStore, StoredCell, read_lock
 from mlflow_plugins._checkout import dvc_md5, git, read_checkout
 from mlflow_plugins._mlflow import Store, complete, open_store
-from mlflow_plugins.publish import PREFIX, experiment_name, headline, parameters, record_tags
+from mlflow_plugins.publish import PREFIX, boards_path, experiment_name, headline, parameters, record_tags
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -84,11 +86,16 @@ class Chain:
         }
 
 
-def audit(workspace: Workspace, what: str, recompute: Callable[[StoredCell], Replayed] | None = None) -> Chain:
+def audit(
+    workspace: Workspace,
+    what: str,
+    recompute: Callable[[StoredCell], Replayed] | None = None,
+    params: Params | None = None,
+) -> Chain:
     """Check the whole chain behind a run id, a cell id (or its beginning) or a cell name such as `T1/lstm/shap`.
 
-    Works without a tracking store; that link is then left unchecked, with the reason. `recompute` adds a replay.
-    Raises BadInput when nothing is found under that name.
+    Works without a tracking store; that link is then left unchecked, with the reason. `recompute` adds a replay;
+    `params` lets cells of suites without files of their own be identified again. Raises BadInput when nothing is found.
     """
     subject = _resolve(workspace, what)
     links = [*_run_links(workspace, subject)]
@@ -98,13 +105,16 @@ def audit(workspace: Workspace, what: str, recompute: Callable[[StoredCell], Rep
         links.append(Link("everything behind the record", "", "", None, "the record cannot be read"))
         return Chain(subject.cell, subject.cell_id, subject.run_id, tuple(links))
     links = [*_row_links(workspace, stored), *links]
-    for check in (_record_links, _file_links, _source_links, _weight_links, _window_links, _data_links, _dvc_links):
+    energy = (_weight_links, _window_links, _data_links, _dvc_links) if stored.cell.suite == "energy" else ()
+    for check in (_record_links, _file_links, _source_links, *energy):
         try:
             links += check(workspace, stored)
         except ExplainBenchError as error:  # a check that cannot even start is a broken link, and the rest goes on
             links.append(
                 Link(check.__name__.strip("_").removesuffix("_links"), "readable", "unreadable", False, str(error))
             )
+    if not energy:
+        links += _input_links(workspace, stored, params)
     links += _git_links(workspace, stored)
     if recompute is not None:
         links.append(_replay_link(stored, recompute))
@@ -201,8 +211,9 @@ def _of_run(workspace: Workspace, text: str, what: str) -> _Subject:
     if "/" in text:
         raise unknown
     try:
-        store = open_store(workspace.tracking_uri, experiment_name("energy"))
-        run = store.run(text) if store is not None else None
+        stores = (open_store(workspace.tracking_uri, experiment_name(suite)) for suite in SUITES)
+        store = next((one for one in stores if one is not None), None)
+        run = store.run(text) if store is not None else None  # whichever experiment it is in
     except Unavailable as error:
         raise BadInput(f"{what!r} is no cell, and whether it is a run cannot be told: {error}") from error
     if store is None or run is None:
@@ -255,12 +266,10 @@ def _look_up_runs(workspace: Workspace, subject: _Subject) -> None:
 
 
 def _row_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:
-    """The rows of results/leaderboard.json that show this cell: made from its record, and not altered since."""
-    path = workspace.results / "leaderboard.json"
+    """The rows of the suite's boards that show this cell: made from its record, and not altered since."""
+    path = boards_path(workspace, stored.cell.suite)
     if not path.is_file():
-        yield Link(
-            "board rows", stored.digest, "", None, "no results/leaderboard.json yet; run `explainbench leaderboard`"
-        )
+        yield Link("board rows", stored.digest, "", None, f"no results/{path.name} yet; run `explainbench leaderboard`")
         return
     name, count, altered = str(stored.cell), 0, False
     others: list[str] = []
@@ -490,6 +499,25 @@ def _data_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:
 
 def _belongs(name: str, dataset: str) -> bool:
     return name.startswith(f"data/{dataset}/")
+
+
+def _input_links(workspace: Workspace, stored: StoredCell, params: Params | None) -> Iterator[Link]:
+    """Data and model of a cell whose suite identifies them itself: identified again, and compared with the record."""
+    spec = stored.record.spec
+    try:
+        if params is None:
+            raise BadInput("the parameters were not given")
+        now = load_suite(spec.cell.suite).spec(workspace, params, stored.cell)
+    except (ExplainBenchError, NotApplicable) as reason:
+        yield Link("data and model", spec.dataset_sha256, "", None, f"cannot be identified here: {reason}")
+        return
+    for key, title in (
+        ("dataset_sha256", "dataset"),
+        ("windows_sha256", "rows"),
+        ("model_card_sha256", "model card"),
+        ("weights_sha256", "weights"),
+    ):
+        yield _same(title, getattr(spec, key), getattr(now, key), f"{spec.dataset}, {spec.weights_source} weights")
 
 
 def _dvc_links(workspace: Workspace, stored: StoredCell) -> Iterator[Link]:

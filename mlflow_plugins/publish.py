@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 
 from explainbench.analysis.intervals import mean_intervals, resample_indices
+from explainbench.analysis.suites import load_boards
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import stream
 from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, Unavailable
@@ -23,6 +24,8 @@ from explainbench.core.params import StatisticsParams
 from explainbench.core.provenance import sha256_json
 from explainbench.core.record import SCHEMA, CellRecord
 from explainbench.core.workspace import Workspace
+from explainbench.stages.suite import NAMES as SUITES
+from explainbench.stages.suite import load_suite
 from explainbench.store import RECORD, CellStore, StoredCell, first_problem, read_lock
 from mlflow_plugins._board_text import board_markdown
 from mlflow_plugins._checkout import Checkout, read_checkout, working_tree
@@ -263,20 +266,29 @@ def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None 
             cells.append(stored)
     refused += [f"cell {short} of {workspace.lock.name} is not in {workspace.cells}" for short in listed]
     counts = publish_cells(workspace, cells, statistics, whole=True)
-    path = workspace.results / "leaderboard.json"
-    boards = publish_boards(workspace, read_json(path).get("boards", [])) if path.is_file() else Counts()
+    files = {suite: boards_path(workspace, suite) for suite in SUITES}
+    boards = [
+        publish_boards(workspace, read_json(path).get("boards", []), suite)
+        for suite, path in files.items()
+        if path.is_file()
+    ]
     return {
         **asdict(counts),
         "refused": [*refused, *counts.refused],
-        "boards_published": boards.published,
-        "boards_already": boards.already,
-        "boards_superseded": boards.superseded,
+        "boards_published": sum(done.published for done in boards),
+        "boards_already": sum(done.already for done in boards),
+        "boards_superseded": sum(done.superseded for done in boards),
     }
+
+
+def boards_path(workspace: Workspace, suite: str) -> Path:
+    """The file of a suite's boards."""
+    return workspace.results / ("leaderboard.json" if suite == "energy" else f"{suite}.json")
 
 
 @contextmanager
 def live(
-    workspace: Workspace, statistics: StatisticsParams | None, say: Callable[[str], None]
+    workspace: Workspace, statistics: StatisticsParams | None, say: Callable[[str], None], suite: str = "energy"
 ) -> Iterator[Callable[[Path], None]]:
     """A function that publishes a finished cell's folder; a store out of reach is said once and stops nothing."""
     publisher: Publisher | None = Publisher(workspace, statistics)
@@ -296,7 +308,7 @@ def live(
                 give_up(problem)
 
         try:
-            publisher.open()  # before any cell: a server that is down is found out now
+            publisher.open(suite)  # before any cell: a server that is down is found out now
             stack.enter_context(publisher)
         except Unavailable as problem:
             give_up(problem)
@@ -368,7 +380,10 @@ def open_experiment(workspace: Workspace, suite: str) -> Store:
     """The experiment of a suite in the project's tracking store, created where it is missing. Raises Unavailable."""
     description = DESCRIPTION.format(suite=suite)
     artifacts = workspace.output / "mlartifacts" / suite
-    return ensure_store(workspace.tracking_uri, experiment_name(suite), artifacts, description, COLUMNS)
+    columns = COLUMNS
+    if suite != "energy":
+        columns = [metric_name(board.score, board.which, [board.score]) for board in load_boards(suite).metrics]
+    return ensure_store(workspace.tracking_uri, experiment_name(suite), artifacts, description, columns)
 
 
 def experiment_name(suite: str) -> str:
@@ -421,10 +436,17 @@ def record_tags(stored: StoredCell) -> dict[str, str]:
         "seed_sequence": f"SeedSequence({spec.seed}, spawn_key=SHA-256 of names): {', '.join(sorted(streams))}",
         "masker": spec.parameters.get("masker"),
         "groups": len(record.groups),
-        "basis": "F+Fid" if "fidelity" in record.scores else "F",
+        "basis": _basis(record),
         "sources_sha256": sha256_json(spec.sources),
     }
     return {PREFIX + key: _text(value) for key, value in named.items()}
+
+
+def _basis(record: CellRecord) -> str:
+    """Of what the energy suite's EQI is made; other suites have no composites."""
+    if record.spec.cell.suite != "energy":
+        return ""
+    return "F+Fid" if "fidelity" in record.scores else "F"
 
 
 def parameters(stored: StoredCell, statistics: StatisticsParams) -> dict[str, str]:
@@ -545,10 +567,8 @@ def note(stored: StoredCell, metrics: Mapping[str, float], confidence: float = 0
 def _draw(stored: StoredCell) -> None:
     """Draw the cell's figures where they are missing; a cell is worth publishing without them."""
     if not stored.figures():
-        from explainbench.figures import draw_cell
-
         try:
-            draw_cell(stored, stored.folder / "figures")
+            load_suite(stored.cell.suite).draw(stored)
         except ExplainBenchError:
             return
 

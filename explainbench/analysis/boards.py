@@ -113,7 +113,8 @@ class Board:
     score: composite or metric; basis: the components it is made of; n: windows used, dropped: windows left out because
     a cell is undefined there; effective_n: independent windows; comparisons: pairs under Holm; detectable: smallest
     standardised paired difference seen with 80 % power; bounds: version of the normalisation bounds used;
-    pairs: all ranked pairs, in the order of `ranked`; strata: deterministic against stochastic methods.
+    pairs: all ranked pairs, in the order of `ranked`; strata: deterministic against stochastic methods;
+    higher_is_better: the direction of the score.
     """
 
     suite: str
@@ -140,6 +141,7 @@ class Board:
     friedman: Friedman | None = None
     strata: Unpaired | None = None
     notes: tuple[str, ...] = ()
+    higher_is_better: bool = True
 
     @property
     def name(self) -> str:
@@ -149,12 +151,17 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class MetricBoard:
-    """A board of one metric: which of its numbers is shown, and which companions stand beside it."""
+    """A board of one metric: which of its numbers is shown, and which companions stand beside it.
+
+    view: `methods` ranks within one model, `cells` all (model, method) pairs of a task.
+    """
 
     score: str
     title: str
     which: Literal["raw", "value"]
     companions: tuple[str, ...] = ()
+    higher_is_better: bool = True
+    view: Literal["methods", "cells"] = "methods"
 
 
 METRIC_BOARDS = (
@@ -195,6 +202,26 @@ def build_boards(
     boards: list[Board] = []
     for _, group in groupby(cells, key=lambda entry: (entry.cell.suite, entry.cell.task)):
         boards += maker.task(list(group))
+    return tuple(boards)
+
+
+def metric_boards(
+    entries: Iterable[Entry], statistics: StatisticsParams, seed: int, metrics: Sequence[MetricBoard]
+) -> tuple[Board, ...]:
+    """The boards of a suite without composites: per task and score, methods within a model or all cells.
+
+    Raises BadInput as `build_boards` does.
+    """
+    maker = _Maker(statistics, seed, None, {})
+    boards: list[Board] = []
+    for _, group in groupby(check_entries(entries), key=lambda entry: (entry.cell.suite, entry.cell.task)):
+        task = list(group)
+        models = sorted({entry.cell.model for entry in task})
+        for metric in metrics:
+            for model in models if metric.view == "methods" else [""]:
+                here = [entry for entry in task if model in ("", entry.cell.model)]
+                if any(metric.score in {*entry.scores, *entry.skipped} for entry in here):
+                    boards.append(maker.metric(here, metric, model))
     return tuple(boards)
 
 
@@ -283,7 +310,7 @@ class _Maker:
             if not any(metric.score in entry.scores for entry in entries):
                 continue
             for model in models:
-                boards.append(self._metric([entry for entry in entries if entry.cell.model == model], metric, model))
+                boards.append(self.metric([entry for entry in entries if entry.cell.model == model], metric, model))
         if any("faithfulness_skill" in entry.scores for entry in entries):
             boards.append(self._models(entries))
         return boards
@@ -322,7 +349,8 @@ class _Maker:
                 notes += (f"{name} does not depend on the {other} here: one row per {level}, nothing is tested twice",)
         return self._board(found[0][0], view, model, name, TITLES[name], basis, level, lines, notes)
 
-    def _metric(self, entries: list[Entry], metric: MetricBoard, model: str) -> Board:
+    def metric(self, entries: list[Entry], metric: MetricBoard, model: str) -> Board:
+        """The board of one metric: of the methods within `model`, or of all cells."""
         lines = []
         for entry in entries:
             extra: dict[str, float | bool] = {}
@@ -332,7 +360,7 @@ class _Maker:
                     extra[name] = float(raw[np.isfinite(raw)].mean())
             if "noise_floor" in extra and "lipschitz" in extra:
                 extra["on_noise_floor"] = extra["noise_floor"] >= extra["lipschitz"] > 0
-            lines.append(_line(_row(entry, "methods", extra), entry.windows, _metric_values(entry, metric)))
+            lines.append(_line(_row(entry, metric.view, extra), entry.windows, _metric_values(entry, metric)))
         aliases = _aliases(entries)
         lines = _collapse(lines, lambda line: aliases.get(line.row.cells[0].cell, ""), None)
         on_floor = [line.row for line in lines if line.row.extra.get("on_noise_floor") and not line.row.baseline]
@@ -340,7 +368,12 @@ class _Maker:
         notes: tuple[str, ...] = ()
         if on_floor and 2 * len(on_floor) > len(ranked):
             notes = (f"{len(on_floor)} of {len(ranked)} methods sit on their noise floor: Stability cannot rank them",)
-        return self._board(entries[0], "methods", model, metric.score, metric.title, "", "cell", lines, notes)
+        if not metric.higher_is_better:
+            notes += ("lower is better",)
+        return self._board(
+            *(entries[0], metric.view, model, metric.score, metric.title, "", "cell", lines, notes),
+            higher_is_better=metric.higher_is_better,
+        )
 
     def _models(self, entries: list[Entry]) -> Board:
         """Models by F_skill, each the mean over the methods that every model has, so that all are asked the same."""
@@ -381,6 +414,7 @@ class _Maker:
         level: Level,
         lines: list[_Line],
         notes: tuple[str, ...],
+        higher_is_better: bool = True,
     ) -> Board:
         board = Board(
             *(first.cell.suite, first.cell.task, view, model, score, title, basis, level, first.protocol, ()),
@@ -389,6 +423,7 @@ class _Maker:
             alpha=self.statistics.alpha,
             bounds=self.bounds.version if self.bounds and score == "EQI" else "",
             notes=notes,
+            higher_is_better=higher_is_better,
         )
         rest = [line.row for line in lines if not line.known]
         rest.sort(key=lambda row: (row.baseline, row.entry))
@@ -418,7 +453,11 @@ class _Maker:
             return replace(board, rows=(*rows, *rest), n=n, dropped=dropped)
         values = values[defined]
         labels = [line.row.entry for line in lines]
-        ranking = rank(values, labels, self._shared(n), ranked, confidence=self.statistics.confidence)
+        ranking = rank(
+            *(values, labels, self._shared(n), ranked),
+            higher_is_better=board.higher_is_better,
+            confidence=self.statistics.confidence,
+        )
         rows = _placed(ranking, lines)
         time_order = np.argsort(np.array(lines[0].windows)[defined], kind="stable")
         block = self.blocks.get(board.task, 1)
@@ -461,7 +500,8 @@ class _Maker:
     def _point_order(self, board: Board, lines: list[_Line], rest: list[Row]) -> Board:
         values = np.array([[float(line.values[0]) for line in lines]])
         ranked = np.array([not line.row.baseline for line in lines])
-        ranking = rank(values, [line.row.entry for line in lines], None, ranked)
+        names = [line.row.entry for line in lines]
+        ranking = rank(values, names, None, ranked, higher_is_better=board.higher_is_better)
         one_window = all(len(line.windows) == 1 for line in lines)
         reason = (
             "an interval needs at least 2 windows, and there is 1"
@@ -478,7 +518,8 @@ class _Maker:
         rows = []
         means = np.array([float(np.nanmean(line.values)) for line in lines])
         ranked = np.array([not line.row.baseline for line in lines])
-        ranking = rank(means[None], [line.row.entry for line in lines], None, ranked)
+        names = [line.row.entry for line in lines]
+        ranking = rank(means[None], names, None, ranked, higher_is_better=board.higher_is_better)
         by_entry = {line.row.entry: line.values for line in lines}
         for row in _placed(ranking, lines):
             values = by_entry[row.entry]

@@ -39,7 +39,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 Workers = Annotated[
     int, typer.Option("--workers", "-w", min=1, help="Cells computed at once; results do not depend on it.")
 ]
-
+SuiteName = Annotated[str, typer.Option("--suite", help="energy, ground_truth, agnostic or axe.")]
 
 CORES = len(os.sched_getaffinity(0))  # those this process may use, not those the machine has
 

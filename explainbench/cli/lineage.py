@@ -26,7 +26,7 @@ def audit(
     from mlflow_plugins.lineage import render
 
     recompute = (lambda stored: replay_cell(context.obj.workspace, context.obj.params, stored)) if replay else None
-    chain = audit_chain(context.obj.workspace, what, recompute)
+    chain = audit_chain(context.obj.workspace, what, recompute, context.obj.params)
     if as_json:
         show(chain.as_json(), as_json=True)
     else:
@@ -45,8 +45,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Re-hash every cell against its record and cells.lock.json, or compare with the cells of a reference folder."""
-    from explainbench.stages.evaluate import verify as rehash
     from explainbench.stages.replay import compare_with
+    from explainbench.stages.verify import verify as rehash
 
     workspace = context.obj.workspace
     problems = rehash(workspace) if against is None else compare_with(workspace, against, tolerance)

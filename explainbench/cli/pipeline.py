@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from explainbench.cli._app import CORES, AsJson, Workers, app
+from explainbench.cli._app import CORES, AsJson, SuiteName, Workers, app
 from explainbench.cli._show import console, not_logged, progress_bars, show
 from explainbench.cli.data import data_windows
 from explainbench.core.errors import BadInput
@@ -69,6 +69,7 @@ def evaluate(
     context: typer.Context,
     workers: Workers = CORES,
     publish: Annotated[bool, typer.Option(help="Log each cell to MLflow as it finishes.")] = True,
+    suite: SuiteName = "energy",
 ) -> None:
     """Score every cell that the store does not hold yet. Interrupt it at will: finished cells are kept."""
     from explainbench.runner import Failed
@@ -82,7 +83,7 @@ def evaluate(
         if publish:
             from mlflow_plugins.publish import live
 
-            published = stack.enter_context(live(workspace, params.statistics, not_logged))
+            published = stack.enter_context(live(workspace, params.statistics, not_logged, suite))
         bar = progress.add_task("cells", total=None)
 
         def started(todo: Plan) -> None:
@@ -98,7 +99,7 @@ def evaluate(
                 published(outcome.folder)
                 progress.console.print(f"{outcome.cell}  {outcome.seconds:.1f} s", markup=False)
 
-        summary = run_stage(workspace, params, workers, started, finished)
+        summary = run_stage(workspace, params, workers, started, finished, suite)
     share = "" if summary.model_share is None else f", {summary.model_share:.0%} of it inside model calls"
     typer.echo(
         f"{summary.computed} cells computed, {summary.cached} already there, {len(summary.failed)} failed, "
@@ -150,11 +151,12 @@ def leaderboard(
     task: Annotated[str | None, typer.Option(help="Only boards of this task.")] = None,
     composite: Annotated[str | None, typer.Option(help="Only boards of this composite or metric.")] = None,
     as_json: AsJson = False,
+    suite: SuiteName = "energy",
 ) -> None:
-    """Query the tracking store, cross-check every row, write results/leaderboard.* and print the boards."""
+    """Query the tracking store, cross-check every row, write the boards' files under results/ and print the boards."""
     from mlflow_plugins.leaderboard import build_leaderboard, render_boards, selected
 
-    boards = build_leaderboard(context.obj.workspace, context.obj.params)
+    boards = build_leaderboard(context.obj.workspace, context.obj.params, suite)
     chosen = selected(boards, task, composite)
     if as_json:
         show(chosen, as_json=True)

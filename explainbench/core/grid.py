@@ -79,11 +79,20 @@ def load_compatibility(version: str) -> Compatibility:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """A cell, whether it is a baseline (shown, never ranked), and why it cannot be run, if so."""
+    """A cell, whether it is a baseline (shown, never ranked), and why it cannot be run, if so.
+
+    obstacle: the pair does not fit together; pending: what the user must supply first, such as a file.
+    """
 
     cell: Cell
     baseline: bool
     obstacle: str | None = None
+    pending: str | None = None
+
+    @property
+    def runnable(self) -> bool:
+        """Whether `evaluate` computes it."""
+        return self.obstacle is None and self.pending is None
 
 
 def lacking(model: str, method: str) -> str | None:

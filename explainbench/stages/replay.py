@@ -12,7 +12,8 @@ from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.params import Params
 from explainbench.core.provenance import sha256_json
 from explainbench.core.workspace import Workspace
-from explainbench.stages.evaluate import cell_spec, evaluate_cell
+from explainbench.stages.evaluate import evaluate_cell
+from explainbench.stages.suite import load_suite
 from explainbench.store import CellStore, StoredCell
 
 
@@ -39,7 +40,7 @@ def replay_cell(workspace: Workspace, params: Params, stored: StoredCell) -> Rep
     compare two different things.
     """
     cell = stored.cell
-    now = cell_spec(workspace, params, cell).model_dump(mode="json")
+    now = load_suite(cell.suite).spec(workspace, params, cell).model_dump(mode="json")
     if sha256_json(now) != stored.record.cell_id:
         then = stored.record.spec.model_dump(mode="json")
         changed = sorted(key for key in now if now[key] != then.get(key))

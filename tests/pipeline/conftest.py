@@ -46,10 +46,10 @@ def tiny(raw: dict) -> dict:
 @pytest.fixture(scope="session", autouse=True)
 def _without_pictures():
     """Pictures take longer than these tiny cells and are tested in tests/plugins; workers of their own still draw."""
-    from explainbench.stages import evaluate
+    from explainbench.stages import energy
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "draw_cell", lambda stored, folder: [])
+        patch.setattr(energy, "draw_cell", lambda stored, folder: [])
         yield
 
 

@@ -14,9 +14,10 @@ import pytest
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput
 from explainbench.runner import Failed
-from explainbench.stages import evaluate as stage
-from explainbench.stages.evaluate import Finished, evaluate, plan, verify
+from explainbench.stages import energy
+from explainbench.stages.evaluate import Finished, evaluate, plan
 from explainbench.stages.replay import compare_with, replay_cell
+from explainbench.stages.verify import verify
 from explainbench.store import DETERMINISTIC, CellStore, first_problem, read_lock
 
 CELLS = 8  # two tasks, one model, three methods and a baseline
@@ -124,7 +125,7 @@ def test_a_cell_left_the_grid(project, finished, tmp_path):
 
 def test_a_model_that_returns_nan_fails_its_cells_by_window_and_the_others_go_on(project, tmp_path, monkeypatch):
     workspace = project.output(tmp_path / "nan")
-    load = stage.load_forecaster
+    load = energy.load_forecaster
 
     def broken(workspace, task, model, params):
         forecaster = load(workspace, task, model, params)
@@ -140,8 +141,8 @@ def test_a_model_that_returns_nan_fails_its_cells_by_window_and_the_others_go_on
             forecaster = Broken(forecaster.module, forecaster.card)
         return forecaster
 
-    monkeypatch.setattr(stage, "load_forecaster", broken)
-    monkeypatch.setattr(stage, "_benches", {})
+    monkeypatch.setattr(energy, "load_forecaster", broken)
+    monkeypatch.setattr(energy, "_benches", {})
     outcomes = []
     summary = run(workspace, project.params, on_finished=outcomes.append)
     assert (summary.computed, len(summary.failed)) == (4, 4)

@@ -16,7 +16,7 @@ STAGES = {
     "fit": ["explainbench.stages.fit"],
     "pretrain": ["explainbench.stages.pretrain"],
     "adapt": ["explainbench.stages.fit"],
-    "evaluate": ["explainbench.stages.evaluate", "models", "methods", "metrics"],
+    "evaluate": ["explainbench.stages.evaluate", "explainbench.stages.energy", "models", "methods", "metrics"],
 }
 
 
