@@ -54,6 +54,8 @@ class Agent:
         series = masker.climatology.series[:, masker.target]
         reached = model.functional(sliding_window_view(series, windows.target.shape[1]))
         low, high = np.percentile(reached, [rule["low"]["at_most"], rule["high"]["at_least"]])
+        if not low < high:
+            raise NotApplicable(f"the training series of {name} is too flat: its thresholds leave a single action")
         actions = (rule["low"]["action"], rule["otherwise"], rule["high"]["action"])
         return cls(float(low), float(high), 1e-3 * float(reached.std()), actions)
 

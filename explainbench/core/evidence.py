@@ -10,6 +10,7 @@ import numpy as np
 
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Score
+from explainbench.core.context import Context
 from explainbench.core.explanation import Explanation, MethodCard
 from explainbench.core.forecaster import ExplainedModel
 from explainbench.core.masking import Masker
@@ -31,7 +32,8 @@ class Evidence:
     runs: one explanation per run (R for stochastic methods, 1 for deterministic ones);
     explain_again(windows, run): the method on other windows with the seeds of that run;
     rng(purpose): streams of this cell; task_rng(purpose): streams shared by every cell of the task;
-    shared(name, compute): memo shared by every method of the (task, model).
+    shared(name, compute): memo shared by every method of the (task, model);
+    contexts: deployment contexts, the first of which is the reference.
     """
 
     windows: Windows
@@ -44,6 +46,7 @@ class Evidence:
     rng: Callable[[str], np.random.Generator]
     task_rng: Callable[[str], np.random.Generator]
     shared: Shared
+    contexts: tuple[Context, ...] = ()
 
     def grouped(self, explanation: Explanation) -> Floats:
         """e over groups (n, g): summed for signed methods, averaged for non-negative ones."""

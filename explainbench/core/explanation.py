@@ -33,7 +33,8 @@ class Surrogate:
 class Explanation:
     """One run of a method over a batch of windows.
 
-    attribution: (n, t, c), in the target's unit for signed methods; surrogate: where the method fits one;
+    attribution: (n, t, c), signed in the target's unit, or in z-units for an example-based method (x_cf - x);
+    surrogate: where the method fits one;
     counterfactual: (n, t, c) in dataset units, where the method is example-based;
     notes: per-window diagnostics (n,), such as the convergence delta of integrated gradients.
     """

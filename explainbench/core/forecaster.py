@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explainbench.core.arrays import Floats
+from explainbench.core.arrays import Floats, Ints
 from explainbench.core.errors import ExplainBenchError, NotApplicable
 from explainbench.core.windows import Channels, Windows
 
@@ -23,11 +23,38 @@ BATCH = 64  # model calls are padded to this many rows: batches of 1 to 3 rows d
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
-    """mean: (n, h) in the target's unit; quantiles: (n, h, q) at `levels` (q,), where the model has them."""
+    """mean: (n, h) in the target's unit; quantiles: (n, h, q) at `levels` (q,), sorted, where the model has them;
+    crossed: (n,) horizon steps whose quantiles came in the wrong order and had to be sorted."""
 
     mean: Floats
     quantiles: Floats | None = None
     levels: Floats | None = None
+    crossed: Ints | None = None
+
+    @classmethod
+    def sorted(cls, mean: Floats, quantiles: Floats, levels: Floats) -> Self:
+        """A forecast with its quantiles (n, h, q) sorted, and how many steps of each row needed it."""
+        crossed = (np.diff(quantiles, axis=-1) < 0).any(axis=-1).sum(axis=-1)
+        return cls(mean, np.sort(quantiles, axis=-1), levels, crossed)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Forecast]) -> Self:
+        """Forecasts one below the other."""
+        mean = np.concatenate([part.mean for part in parts])
+        quantiles = [part.quantiles for part in parts if part.quantiles is not None]
+        crossed = [part.crossed for part in parts if part.crossed is not None]
+        return cls(
+            mean,
+            np.concatenate(quantiles) if quantiles else None,
+            parts[0].levels,
+            np.concatenate(crossed) if crossed else None,
+        )
+
+    def first(self, rows: int) -> Forecast:
+        """The forecast of the first rows."""
+        quantiles = None if self.quantiles is None else self.quantiles[:rows]
+        crossed = None if self.crossed is None else self.crossed[:rows]
+        return Forecast(self.mean[:rows], quantiles, self.levels, crossed)
 
 
 class Forecaster(Protocol):
@@ -63,10 +90,15 @@ class HasAttention(Protocol):
 
 @runtime_checkable
 class HasFeatureMap(Protocol):
-    """`feature_layer` is the module inside `module` whose output (n, tokens, d) lies on the time axis."""
+    """`feature_layer` is the module inside `module` whose output is (n, tokens, d); `feature_shares` places its tokens.
+
+    feature_shares(t): (tokens, t), how much of each token lies on each context step; rows sum to one or to zero.
+    """
 
     @property
     def feature_layer(self) -> torch.nn.Module: ...
+
+    def feature_shares(self, steps: int) -> Floats: ...
 
 
 @runtime_checkable
@@ -75,6 +107,14 @@ class HasQuantiles(Protocol):
 
     @property
     def quantile_levels(self) -> Floats: ...
+
+
+@runtime_checkable
+class HasCard(Protocol):
+    """`card` is what `card.json` says of a fitted model: architecture, training record, quality, uncertainty."""
+
+    @property
+    def card(self) -> Mapping[str, Any]: ...
 
 
 Capability = TypeVar("Capability")
@@ -141,18 +181,12 @@ class ExplainedModel:
             began = time.perf_counter()
             part = self.forecaster.predict(filled)
             self.meter.seconds += time.perf_counter() - began
-            quantiles = None if part.quantiles is None else part.quantiles[:rows]
-            parts.append(Forecast(part.mean[:rows], quantiles, part.levels))
+            parts.append(part if rows == len(filled) else part.first(rows))
             bad = ~np.isfinite(parts[-1].mean).all(axis=1)
             if bad.any():
                 raise NonFiniteForecast(f"the model returned a non-finite forecast for row {start + int(bad.argmax())}")
         self.meter.evaluations += len(context)
-        quantiles = (
-            None
-            if parts[0].quantiles is None
-            else np.concatenate([p.quantiles for p in parts if p.quantiles is not None])
-        )
-        return Forecast(np.concatenate([p.mean for p in parts]), quantiles, parts[0].levels)
+        return Forecast.joined(parts)
 
     def torch(self, context: torch.Tensor) -> torch.Tensor:
         """f(x) as a differentiable function of a float32 tensor (n, t, c), in padded batches. Raises NotApplicable."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from explainbench.core.context import Context, load_context
 from explainbench.core.errors import BadInput
 from explainbench.core.forecaster import Functional
 from explainbench.core.masking import Operator
@@ -108,10 +109,11 @@ class StatisticsParams(Block):
 
 
 class ProfileParams(Block):
-    """The efficiency stage: t_ref in seconds, explanations timed per cell."""
+    """The efficiency stage: t_ref in seconds, explanations timed per cell, watts where no energy counter is exposed."""
 
     reference_seconds: Annotated[float, Field(gt=0.0)] = 1.0
     repeats: Annotated[int, Field(ge=3)] = 5
+    watts: Annotated[float, Field(gt=0.0)] = 10.0
 
 
 class FitParams(Block):
@@ -136,6 +138,7 @@ class Params(Block):
     models: dict[str, dict[str, Any]] = {}
     methods: dict[str, dict[str, Any]] = {}
     metrics: dict[str, dict[str, Any]] = {}
+    contexts: tuple[Context, ...] = ()  # deployment contexts; the first is the one that boards of T1 and T2 speak of
     statistics: StatisticsParams = StatisticsParams()
     profile: ProfileParams = ProfileParams()
 
@@ -157,12 +160,24 @@ def load_params(path: Path, profile: str | None = None) -> Params:
                 f"{path} has no profile {profile!r}; its profiles are {', '.join(sorted(profiles)) or 'none'}."
             )
         raw = _overlaid(raw, profiles[profile])
+    if "contexts" in raw:
+        raw["contexts"] = _contexts(raw["contexts"], path)
     try:
         return Params.model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise BadInput(f"{path}: {where}: {first['msg']} (got {_shown(first['input'])}).") from error
+
+
+def _contexts(names: Any, path: Path) -> list[Context]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BadInput(f"{path}: contexts must be a list of context names or files (got {_shown(names)}).")
+    found = [load_context(name, path.parent) for name in names]
+    twice = {context.name for context in found if sum(other.name == context.name for other in found) > 1}
+    if twice:
+        raise BadInput(f"{path}: contexts names {sorted(twice)[0]} twice; a context is listed once.")
+    return found
 
 
 def _overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

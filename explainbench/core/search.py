@@ -37,13 +37,22 @@ class Plan:
     """runs: M searches per window; steps: gradient passes of a search at most; reach: how far starts lie out.
 
     A start lies at a random fraction, at most `reach`, of the way from the window to a uniform point of the training
-    box. sparsity: share of the linearised distance that a step's group soft-threshold takes off.
+    box. sparsity: share of the linearised distance that a step's group soft-threshold takes off. Optional limits of the
+    gradient search: smooth, steps of a moving average over each channel's change; ramp, its largest step-to-step change
+    in z-units.
     """
 
     runs: int = 10
     steps: int = 24
     reach: float = 0.1
     sparsity: float = 0.5
+    smooth: int = 1
+    ramp: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether changes are limited in time."""
+        return self.smooth > 1 or self.ramp is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +103,21 @@ class _Space:
         moved = context.copy()
         moved[:, self.step, self.channel] += change * self.scale
         return moved
+
+    def limited(self, change: Floats, plan: Plan, shape: tuple[int, ...]) -> Floats:
+        """Changes (r, p) smoothed over the steps of each channel, then their ramps cut, oldest step first."""
+        whole = np.zeros((len(change), *shape))
+        whole[:, self.step, self.channel] = change
+        if plan.smooth > 1:
+            before, after = plan.smooth // 2, (plan.smooth - 1) // 2
+            ends = np.pad(whole, ((0, 0), (before, after), (0, 0)), mode="edge")
+            whole = np.lib.stride_tricks.sliding_window_view(ends, plan.smooth, axis=1).mean(axis=-1)
+        if plan.ramp is not None:
+            last = np.zeros_like(whole[:, 0])
+            for step in range(shape[0]):
+                last = np.clip(whole[:, step], last - plan.ramp, last + plan.ramp)
+                whole[:, step] = last
+        return whole[:, self.step, self.channel]
 
     def sums(self, values: Floats) -> Floats:
         """(r, p) summed into groups (r, g)."""
@@ -168,6 +192,8 @@ def _by_gradient(
         never = np.isinf(nearest[rows])
         sparsity = plan.sparsity * np.where(never, RELAX**k, 1.0)
         step = _step(change[rows], sign[:, None] * slope, trust[rows] * gap, low[rows], high[rows], sparsity, space)
+        if plan.limited:
+            step = np.clip(space.limited(step, plan, windows.context.shape[1:]), low[rows], high[rows])
         change[rows] = step
         rows = rows[stale[rows] < PATIENCE]
     return best

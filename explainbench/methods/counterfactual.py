@@ -33,14 +33,16 @@ class Counterfactual:
     """The smallest change of the window that changes the decision: e = x_cf - x for the nearest of M searches.
 
     The decision is the fixed agent of `core/decision.py`, the distance group-sparse (`core/search.py`), so few groups
-    get an attribution at all. runs: M seeded searches; steps, reach, sparsity: of the gradient search; a model without
-    gradients is searched from training windows inwards.
+    get an attribution at all. runs: M seeded searches; steps, reach, sparsity, smooth, ramp: of the gradient search
+    (`core/search.py: Plan`); a model without gradients is searched from training windows inwards.
     """
 
     runs: Annotated[int, Field(ge=1)] = 10
     steps: Annotated[int, Field(ge=4)] = 24
     reach: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     sparsity: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    smooth: Annotated[int, Field(ge=1)] = 1
+    ramp: Annotated[float, Field(gt=0.0)] | None = None
 
     def explain(self, model: ExplainedModel, windows: Windows, masker: Masker, rng: np.random.Generator) -> Explanation:
         """Changes (n, t, c) in z-units, with their signs; the counterfactuals in dataset units.
@@ -50,7 +52,7 @@ class Counterfactual:
         Raises NotApplicable where the target has no decision rule.
         """
         agent = Agent.of(model, windows, masker)
-        plan = Plan(self.runs, self.steps, self.reach, self.sparsity)
+        plan = Plan(self.runs, self.steps, self.reach, self.sparsity, self.smooth, self.ramp)
         found = search(model, windows, masker, agent, plan, rng)
         rows = np.arange(len(windows))
         change = found.change[rows, found.nearest]

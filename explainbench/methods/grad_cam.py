@@ -39,8 +39,8 @@ class GradCam:
     """The declared layer's features weighted by their mean gradients over time, negative sums cut off.
 
     The layer's output is (n, tokens, d) with tokens on the time axis; the library takes axis 1 for features, so it sees
-    the layer through an adapter that swaps the two. Tokens are brought to steps exactly: the latest token covers the
-    latest steps, and only the oldest may be short. Like attention, the map has no channel axis.
+    the layer through an adapter that swaps the two. A step takes the value of the token that covers it, the mean where
+    several do. Like attention, the map has no channel axis.
     """
 
     def explain(self, model: ExplainedModel, windows: Windows, masker: Masker, rng: np.random.Generator) -> Explanation:
@@ -53,17 +53,17 @@ class GradCam:
         from captum.attr import LayerGradCam
 
         require(model.forecaster, HasTorchModule)
-        layer = require(model.forecaster, HasFeatureMap).feature_layer
-        steps = windows.context.shape[1]
+        mapped = require(model.forecaster, HasFeatureMap)
+        shares = mapped.feature_shares(windows.context.shape[1])
         maps = []
-        with _features_first(layer) as adapter:
+        with _features_first(mapped.feature_layer) as adapter:
             library = LayerGradCam(model.torch, adapter)
             for start in range(0, len(windows), model.batch):  # the library keeps only the last call of a layer
                 part = torch.from_numpy(windows.context[start : start + model.batch].astype(np.float32))
                 cam = library.attribute(part.requires_grad_())
                 assert isinstance(cam, torch.Tensor)
                 maps.append(cam[: len(part), 0].detach().double().numpy())
-        signed = to_steps(np.concatenate(maps), steps)
+        signed = to_steps(np.concatenate(maps), shares)
         total = np.abs(signed).sum(axis=1)
         removed = np.maximum(-signed, 0.0).sum(axis=1)
         notes = {
@@ -73,19 +73,18 @@ class GradCam:
         return Explanation(on_channels(np.maximum(signed, 0.0), masker), notes=notes)
 
 
-def to_steps(tokens: Floats, steps: int) -> Floats:
-    """A map over tokens (n, m) as a map over steps (n, t): each step has the value of the token that covers it.
+def to_steps(tokens: Floats, shares: Floats) -> Floats:
+    """A map over tokens (n, m) as a map over steps (n, t): each step has the mean of the tokens that cover it.
 
-    Tokens are ceil(t / m) steps long and end at the last step. Raises BadInput when m tokens cannot tile t steps.
+    shares: (m, t) of `HasFeatureMap`; a step that no token covers gets 0. Raises BadInput for another number of tokens.
     """
-    count = tokens.shape[1]
-    length = -(-steps // count)
-    if -(-steps // length) != count:
+    if tokens.shape[1] != len(shares):
         raise BadInput(
-            f"grad_cam: the model's feature layer has {count} tokens, which do not tile {steps} context steps; "
-            "declare a layer whose output is (n, tokens, d) with tokens on the time axis."
+            f"grad_cam: the model's feature layer has {tokens.shape[1]} tokens, but its feature_shares place "
+            f"{len(shares)}; declare the layer whose output (n, tokens, d) they describe."
         )
-    return np.repeat(tokens, length, axis=1)[:, count * length - steps :]
+    covers = (shares > 0).astype(np.float64)
+    return tokens @ (covers / np.maximum(covers.sum(axis=0), 1.0))
 
 
 @contextmanager

@@ -28,7 +28,8 @@ from explainbench.core.windows import Windows
 class Perturbation:
     """The change of f when one feature group is masked: e_g = f(x) - f(x without g).
 
-    Forward passes only, one per group and one for the window itself, so any forecaster can be explained.
+    Forward passes only, so any forecaster can be explained: one per group, one for the window itself, and the library's
+    one for the inputs that are no players, which masking leaves as they are.
     """
 
     def explain(self, model: ExplainedModel, windows: Windows, masker: Masker, rng: np.random.Generator) -> Explanation:

@@ -17,5 +17,5 @@ class DeploymentSuitability:
     """The weighted sum of hardware, memory, latency, energy and privacy suitability."""
 
     def score(self, evidence: Evidence) -> Mapping[str, Score]:
-        """Raises Pending: needs the deployment contexts of spec section 5."""
-        raise Pending("the deployment contexts are not part of this protocol version")
+        """Raises Pending: measurements of the profile stage, in every deployment context."""
+        raise Pending("measured by the profile stage and joined on boards; measurements are never part of a cell")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import safetensors.torch
 import torch
+from pydantic import Field
 from safetensors import SafetensorError
 from torch import nn
 
@@ -104,6 +106,33 @@ class TorchForecaster:
     def described(self, **more: Any) -> Self:
         """The same forecaster with more blocks in its card."""
         return replace(self, card={**self.card, **more})
+
+
+@dataclass(frozen=True, eq=False)
+class TokenForecaster(TorchForecaster):
+    """A trained forecaster that encodes context steps as tokens: its attention and its feature map brought to steps.
+
+    Its network offers `received(z)` (n, tokens), the attention that tokens receive from the forecast; `shares(t)`
+    (tokens, t), rows summing to one; and `features`, the module whose output is the encoded tokens (n, tokens, d).
+    """
+
+    module: Standardised[Any]
+
+    def attention(self, context: Floats) -> Floats:
+        """(n, t): what the forecast receives from each step, a token's share spread evenly over its steps."""
+        network = self.module.network
+        with torch.no_grad():
+            received = network.received(self.module.z(as_tensor(context)))
+        return (received.double() @ network.shares(context.shape[1]).double()).numpy()
+
+    @property
+    def feature_layer(self) -> nn.Module:
+        """The encoded tokens, one vector each."""
+        return self.module.network.features
+
+    def feature_shares(self, steps: int) -> Floats:
+        """(tokens, t): where on the time axis the feature map's tokens lie."""
+        return self.module.network.shares(steps).double().numpy()
 
 
 def as_tensor(context: Floats) -> torch.Tensor:
@@ -228,6 +257,46 @@ def fill(module: nn.Module, state: Mapping[str, torch.Tensor], where: Path) -> n
 def frozen(module: nn.Module) -> nn.Module:
     """The module in eval mode with no parameter asking for a gradient, so that a backward pass reaches inputs only."""
     return module.eval().requires_grad_(False)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedEntry(ABC):
+    """What the entries fitted here share: the training schedule, and `fit` and `load` around the network they build.
+
+    epochs: at most; learning_rate: of AdamW; batch_size: windows per step; patience: epochs without improvement before
+    it stops.
+    """
+
+    epochs: Annotated[int, Field(gt=0)] = 6
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    batch_size: Annotated[int, Field(gt=0)] = 64
+    patience: Annotated[int, Field(gt=0)] = 3
+
+    forecaster: ClassVar[type[TokenForecaster]] = TokenForecaster
+
+    @abstractmethod
+    def network(self, layout: Layout) -> nn.Module:
+        """The network with fresh parameters. Raises BadInput where the options do not fit the layout."""
+
+    def fit(
+        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
+    ) -> TokenForecaster:
+        """Fit on training windows, stopping early on validation windows."""
+        layout = Layout.of(shape, training.channels)
+        schedule = Schedule(self.epochs, self.learning_rate, self.batch_size, self.patience)
+        module, record = fit_network(self.network, schedule, training, validation, layout, rng)
+        return self.forecaster(module, card_of(self, layout, record))
+
+    def load(self, folder: Path) -> TokenForecaster:
+        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
+        return self.forecaster(*load_network(self, self.network, folder))
+
+
+def check_heads(entry: Any) -> None:
+    """Raises BadInput unless the entry's width divides into its heads."""
+    if entry.width % entry.heads:
+        name = architecture_name(entry)
+        raise BadInput(f"params: models.{name}: width {entry.width} does not divide into {entry.heads} heads.")
 
 
 @contextmanager

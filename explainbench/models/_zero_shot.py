@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import nn
 
 from explainbench.core.arrays import Floats
@@ -19,7 +21,7 @@ from explainbench.core.errors import BadInput, Corrupt, Unavailable
 from explainbench.core.files import read_json, write_json
 from explainbench.core.forecaster import Forecast, TaskShape
 from explainbench.core.provenance import sha256_file
-from explainbench.core.windows import Channels
+from explainbench.core.windows import Channels, Windows
 from explainbench.models import _blocks, _torch
 from explainbench.models._corpus import corpus, harmonics, standardised
 from explainbench.models._torch import Layout, TorchForecaster
@@ -78,7 +80,7 @@ class ZeroShotForecaster(TorchForecaster):
         """Median and quantiles for contexts (n, t, c); quantiles that cross are sorted, the median is left alone."""
         with torch.no_grad():
             quantiles = self.module.quantiles(_torch.as_tensor(context)).double().numpy()
-        return Forecast(quantiles[..., MEDIAN].copy(), np.sort(quantiles, axis=-1), self.quantile_levels)
+        return Forecast.sorted(quantiles[..., MEDIAN].copy(), quantiles, self.quantile_levels)
 
     def attention(self, context: Floats) -> Floats:
         """(n, t): what the forecast receives from each step, each patch's share spread evenly over its steps."""
@@ -165,65 +167,83 @@ def pinball(quantiles: torch.Tensor, target: torch.Tensor, weight: torch.Tensor 
     return loss.mean() if weight is None else (loss * weight[:, None]).mean()
 
 
-class Foundation(Protocol):
-    """What a foundation model's entry tells the functions below: where its weights come from and how to build it."""
+@dataclass(frozen=True, slots=True)
+class FoundationEntry(ABC):
+    """What the foundation models' entries share: pre-training of the stand-in, official weights, and a task told.
 
-    @property
-    def checkpoint(self) -> str | None: ...
-    @property
-    def revision(self) -> str | None: ...
-    @property
-    def sha256(self) -> str | None: ...
+    steps, learning_rate, batch_size, series: of the pre-training on a synthetic corpus; checkpoint: a folder or hub id
+    of official weights, with `revision` and the `sha256` of its model.safetensors.
+    """
 
+    steps: Annotated[int, Field(gt=0)] = 3000
+    learning_rate: Annotated[float, Field(gt=0)] = 2e-3
+    batch_size: Annotated[int, Field(gt=0)] = 32
+    series: Annotated[int, Field(gt=0)] = 6000
+    checkpoint: str | None = None
+    revision: str | None = None
+    sha256: str | None = None
+
+    libraries: ClassVar[tuple[str, ...]] = ("torch",)
+    licence: ClassVar[str] = "Apache-2.0"  # of the official weights
+    forecaster: ClassVar[type[ZeroShotForecaster]] = ZeroShotForecaster
+
+    @abstractmethod
     def build(self) -> nn.Module:
         """The stand-in's core with fresh parameters."""
-        ...
 
+    @abstractmethod
     def official(self, folder: Path) -> nn.Module:
         """The core of the official checkpoint in `folder`. Raises BadInput for another architecture."""
-        ...
 
-    def teach(self, core: nn.Module, rng: np.random.Generator) -> dict[str, Any]:
+    @abstractmethod
+    def teach(self, core: Any, rng: np.random.Generator) -> dict[str, Any]:
         """Pre-train the stand-in's core; returns the training record."""
-        ...
+
+    def pretrain(self, rng: np.random.Generator) -> TorchForecaster:
+        """The stand-in pre-trained from `rng`, of no task yet; save it for `adapt`."""
+        seed = int(rng.integers(2**62))
+        with _torch.seeded(seed):
+            core = self.build()
+            record = self.teach(core, rng)
+        layout = Layout(TaskShape(LONGEST, HORIZON, 1, 0), ("series",), ("1",), (False,))
+        card = _torch.card_of(self, layout, {"seed": seed, **record}, source="standin", libraries=self.libraries)
+        return TorchForecaster(_torch.frozen(core), card)
+
+    def adapt(self, folder: Path, shape: TaskShape, channels: Channels) -> ZeroShotForecaster:
+        """The weights that `pretrain` saved in `folder`, or the official ones, told the task; nothing is fitted.
+
+        Raises BadInput or Corrupt as `_torch.read_weights` does, Unavailable where a hub cannot be reached.
+        """
+        layout = Layout.of(shape, channels)
+        if self.checkpoint is not None:
+            return _official(self, layout)
+        card = _torch.read_card(self, folder)
+        core = _stored(self, folder, card, prefix="")
+        record = {**card["training"], "weights_sha256": card["weights"]["sha256"]}
+        mine = _torch.card_of(self, layout, record, source="standin", libraries=self.libraries)
+        return self.forecaster(_on_task(core, layout), mine)
+
+    def fit(
+        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
+    ) -> ZeroShotForecaster:
+        """Pre-train and adapt in one go, through a temporary folder; the windows are not looked at."""
+        with TemporaryDirectory() as folder:
+            if self.checkpoint is None:
+                self.pretrain(rng).save(Path(folder))
+            return self.adapt(Path(folder), shape, training.channels)
+
+    def load(self, folder: Path) -> ZeroShotForecaster:
+        """What `save` wrote. Raises BadInput or Corrupt; Unavailable where a hub cannot be reached."""
+        card = _torch.read_card(self, folder)
+        layout = _torch.layout_of(card)
+        if card["weights_source"] == "official":
+            return _official(self, layout)
+        core = _stored(self, folder, card, prefix="core.")
+        mine = {key: value for key, value in card.items() if key != "weights"}
+        return self.forecaster(_on_task(core, layout), mine)
 
 
-def pretrained(entry: Any, rng: np.random.Generator, libraries: tuple[str, ...]) -> TorchForecaster:
-    """A stand-in pre-trained from `rng`, of no task yet; `save` writes it for `adapt`."""
-    seed = int(rng.integers(2**62))
-    with _torch.seeded(seed):
-        core = entry.build()
-        record = entry.teach(core, rng)
-    layout = Layout(TaskShape(LONGEST, HORIZON, 1, 0), ("series",), ("1",), (False,))
-    card = _torch.card_of(entry, layout, {"seed": seed, **record}, source="standin", libraries=libraries)
-    return TorchForecaster(_torch.frozen(core), card)
-
-
-def adapt(entry: Any, folder: Path, layout: Layout, libraries: tuple[str, ...], licence: str) -> ZeroShotForecaster:
-    """The weights that `pretrained` saved in `folder`, or the official checkpoint, told the task; nothing is fitted.
-
-    Raises BadInput or Corrupt as `_torch.read_weights` does, Unavailable where a hub cannot be reached.
-    """
-    if entry.checkpoint is not None:
-        return _official(entry, layout, libraries, licence)
-    card = _torch.read_card(entry, folder)
-    core = _stored(entry, folder, card, prefix="")
-    record = {**card["training"], "weights_sha256": card["weights"]["sha256"]}
-    mine = _torch.card_of(entry, layout, record, source="standin", libraries=libraries)
-    return ZeroShotForecaster(_on_task(core, layout), mine)
-
-
-def load(entry: Any, folder: Path, libraries: tuple[str, ...], licence: str) -> ZeroShotForecaster:
-    """What `ZeroShotForecaster.save` wrote. Raises BadInput or Corrupt; Unavailable where a hub cannot be reached."""
-    card = _torch.read_card(entry, folder)
-    layout = _torch.layout_of(card)
-    if card["weights_source"] == "official":
-        return _official(entry, layout, libraries, licence)
-    core = _stored(entry, folder, card, prefix="core.")
-    return ZeroShotForecaster(_on_task(core, layout), {key: value for key, value in card.items() if key != "weights"})
-
-
-def _stored(entry: Any, folder: Path, card: Mapping[str, Any], prefix: str) -> nn.Module:
+def _stored(entry: FoundationEntry, folder: Path, card: Mapping[str, Any], prefix: str) -> nn.Module:
     state = _torch.read_weights(folder, card)
     with _torch.seeded(0):
         core = entry.build()
@@ -237,12 +257,12 @@ def _on_task(core: nn.Module, layout: Layout) -> ZeroShot:
     return module
 
 
-def _official(entry: Any, layout: Layout, libraries: tuple[str, ...], licence: str) -> ZeroShotForecaster:
+def _official(entry: FoundationEntry, layout: Layout) -> ZeroShotForecaster:
+    assert entry.checkpoint is not None
     folder, digest = resolve(_torch.architecture_name(entry), entry.checkpoint, entry.revision, entry.sha256)
-    core = entry.official(folder)
     record = {"checkpoint": _shown(entry.checkpoint), "revision": entry.revision, "weights_sha256": digest}
-    card = _torch.card_of(entry, layout, record, source="official", licence=licence, libraries=libraries)
-    return ZeroShotForecaster(_on_task(core, layout), card)
+    card = _torch.card_of(entry, layout, record, source="official", licence=entry.licence, libraries=entry.libraries)
+    return entry.forecaster(_on_task(entry.official(folder), layout), card)
 
 
 def resolve(name: str, checkpoint: str, revision: str | None, sha256: str | None) -> tuple[Path, str]:
@@ -303,14 +323,6 @@ def patch_shares(received: torch.Tensor, context: int, patch: int) -> torch.Tens
     """Weights of patches (n, p) that end at the last step -> weights of steps (n, t), rows summing to one."""
     weights = received @ _blocks.steps_of_tokens(context, patch).to(received)
     return weights / weights.sum(1, keepdim=True)
-
-
-def fit(entry: Any, shape: TaskShape, channels: Channels, rng: np.random.Generator) -> ZeroShotForecaster:
-    """`pretrained` and `adapt` through a temporary folder: for a use without the pre-training stage."""
-    with TemporaryDirectory() as folder:
-        if entry.checkpoint is None:
-            entry.pretrain(rng).save(Path(folder))
-        return entry.adapt(Path(folder), shape, channels)
 
 
 def from_pretrained(kind: Any, folder: Path) -> nn.Module:

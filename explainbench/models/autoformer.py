@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, cast
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import nn
 
-from explainbench.core.arrays import Floats
-from explainbench.core.forecaster import ModelCard, TaskShape
+from explainbench.core.forecaster import ModelCard
 from explainbench.core.registry import MODELS
-from explainbench.core.windows import Windows
-from explainbench.models import _torch
 from explainbench.models._blocks import HorizonQueries, Tokens, rollout, steps_of_tokens
-from explainbench.models._torch import Layout, Schedule, Standardised, TorchForecaster
+from explainbench.models._torch import Layout, TrainedEntry
 
 
 def trend(tokens: int, steps: int) -> torch.Tensor:
@@ -98,7 +93,7 @@ class Network(nn.Module):
         self.tokens = Tokens(layout, width, token)
         count = len(self.tokens.position)
         self.layers = nn.ModuleList(Layer(width, count, factor, average) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
+        self.features = nn.LayerNorm(width)  # the seasonal part of the tokens (n, tokens, d)
         self.decoder = HorizonQueries(layout, width)
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
@@ -106,7 +101,7 @@ class Network(nn.Module):
         x = self.tokens(z)
         for layer in self.layers:
             x = layer(x)
-        return self.decoder(z, self.norm(x))
+        return self.decoder(z, self.features(x))
 
     def received(self, z: torch.Tensor) -> torch.Tensor:
         """The weight that each token receives from the forecast, through the delays of all layers: (n, tokens)."""
@@ -115,21 +110,11 @@ class Network(nn.Module):
         for layer in cast("Iterable[Layer]", self.layers):
             seen.append(layer.correlate.weights(x))
             x = layer(x)
-        return (self.decoder.weights(z, self.norm(x)).mean(1, keepdim=True) @ rollout(seen))[:, 0]
+        return (self.decoder.weights(z, self.features(x)).mean(1, keepdim=True) @ rollout(seen))[:, 0]
 
-
-@dataclass(frozen=True, eq=False)
-class AutoformerForecaster(TorchForecaster):
-    """A fitted Autoformer: its delays written as rows over tokens, rolled out to input steps."""
-
-    module: Standardised[Network]
-
-    def attention(self, context: Floats) -> Floats:
-        """(n, t): pooling weights times the rollout of the delays, each token's share spread evenly over its steps."""
-        with torch.no_grad():
-            received = self.module.network.received(self.module.z(_torch.as_tensor(context)))
-        shares = steps_of_tokens(context.shape[1], self.module.network.tokens.token)
-        return (received.double() @ shares.double()).numpy()
+    def shares(self, steps: int) -> torch.Tensor:
+        """A token is `token` steps: (tokens, t)."""
+        return steps_of_tokens(steps, self.tokens.token)
 
 
 @MODELS.register(
@@ -137,14 +122,15 @@ class AutoformerForecaster(TorchForecaster):
         architecture="Autoformer: series decomposition and auto-correlation",
         source="Wu et al. 2021 (arXiv 2106.13008); own module with per-window delays",
         attention="lag",
+        gradcam_layer="features",
     )
 )
 @dataclass(frozen=True, slots=True)
-class Autoformer:
+class Autoformer(TrainedEntry):
     """Decomposition forecaster over all channels whose attention is over delays.
 
     width: of the tokens; layers: encoder layers; token: steps per token; factor: c of the paper (delays kept are
-    c ln m); average: tokens of the moving average, odd; the rest is the training schedule (see LSTM).
+    c ln m); average: tokens of the moving average, odd; the rest is the training schedule.
     """
 
     width: Annotated[int, Field(gt=0)] = 64
@@ -152,23 +138,7 @@ class Autoformer:
     token: Annotated[int, Field(gt=0)] = 4
     factor: Annotated[int, Field(gt=0)] = 2
     average: Annotated[int, Field(gt=0)] = 25
-    epochs: Annotated[int, Field(gt=0)] = 6
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    batch_size: Annotated[int, Field(gt=0)] = 64
-    patience: Annotated[int, Field(gt=0)] = 3
 
-    def fit(
-        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
-    ) -> AutoformerForecaster:
-        """Fit on training windows, stopping early on validation windows."""
-        layout = Layout.of(shape, training.channels)
-        schedule = Schedule(self.epochs, self.learning_rate, self.batch_size, self.patience)
-        module, record = _torch.fit_network(self._network, schedule, training, validation, layout, rng)
-        return AutoformerForecaster(module, _torch.card_of(self, layout, record))
-
-    def load(self, folder: Path) -> AutoformerForecaster:
-        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
-        return AutoformerForecaster(*_torch.load_network(self, self._network, folder))
-
-    def _network(self, layout: Layout) -> Network:
+    def network(self, layout: Layout) -> Network:
+        """The network with fresh parameters."""
         return Network(layout, self.width, self.layers, self.token, self.factor, self.average | 1)

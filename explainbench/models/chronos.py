@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import nn
 
+from explainbench.core.arrays import Floats
 from explainbench.core.errors import BadInput
-from explainbench.core.forecaster import Forecaster, ModelCard, TaskShape
+from explainbench.core.forecaster import ModelCard
 from explainbench.core.registry import MODELS
-from explainbench.core.windows import Channels, Windows
 from explainbench.models import _zero_shot
-from explainbench.models._blocks import rollout
-from explainbench.models._torch import Layout
-from explainbench.models._zero_shot import HORIZON, LEVELS, Phase, PreTraining, ZeroShotForecaster
+from explainbench.models._blocks import rollout, steps_of_tokens
+from explainbench.models._zero_shot import HORIZON, LEVELS, FoundationEntry, Phase, PreTraining, ZeroShotForecaster
 
 LIBRARIES = ("torch", "transformers", "chronos-forecasting")
 LICENCE = "Apache-2.0"
@@ -60,12 +59,30 @@ class Core(nn.Module):
         return _zero_shot.patch_shares(tokens[:, : -(-series.shape[1] // patch)], series.shape[1], patch)
 
 
+@dataclass(frozen=True, eq=False)
+class ChronosForecaster(ZeroShotForecaster):
+    """Chronos-Bolt on a task's target; its feature map is the encoder's patches."""
+
+    @property
+    def feature_layer(self) -> nn.Module:
+        """The encoder's last layer norm: one token per patch, then the [REG] token."""
+        core: Any = self.module.core
+        return core.model.encoder.final_layer_norm
+
+    def feature_shares(self, steps: int) -> Floats:
+        """(patches + 1, t): each patch on its steps; the [REG] token lies nowhere in time."""
+        core: Any = self.module.core
+        patches = steps_of_tokens(steps, core.model.chronos_config.input_patch_size).double().numpy()
+        return np.concatenate([patches, np.zeros((1, steps))])
+
+
 @MODELS.register(
     ModelCard(
         architecture="Chronos-Bolt",
         source="Ansari et al. 2024 (arXiv 2403.07815); library chronos-forecasting",
         channels="target",
         attention="patch",
+        gradcam_layer="final_layer_norm",
         native_quantiles=True,
         weights_source="standin",
         licence=LICENCE,
@@ -73,39 +90,20 @@ class Core(nn.Module):
     )
 )
 @dataclass(frozen=True, slots=True)
-class Chronos:
+class Chronos(FoundationEntry):
     """Zero-shot foundation model on the target's own history: patches in, nine quantiles out in one shot.
 
-    width, heads, layers: of the stand-in, pre-trained on a synthetic corpus for `steps` steps of `batch_size` series;
-    checkpoint: a folder or hub id of official weights, with `revision` and the `sha256` of its model.safetensors.
+    width, heads, layers: of the stand-in; the rest is its pre-training and the official checkpoint.
     """
 
     width: Annotated[int, Field(gt=0)] = 64
     heads: Annotated[int, Field(gt=0)] = 4
     layers: Annotated[int, Field(gt=0)] = 2
     steps: Annotated[int, Field(gt=0)] = 3500
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-3
-    batch_size: Annotated[int, Field(gt=0)] = 32
-    series: Annotated[int, Field(gt=0)] = 6000
-    checkpoint: str | None = None
-    revision: str | None = None
-    sha256: str | None = None
 
-    def pretrain(self, rng: np.random.Generator) -> Forecaster:
-        """The stand-in, pre-trained from `rng`; save it for `adapt`."""
-        return _zero_shot.pretrained(self, rng, LIBRARIES)
-
-    def adapt(self, folder: Path, shape: TaskShape, channels: Channels) -> ZeroShotForecaster:
-        """Pre-trained weights told the task, zero-shot. Raises BadInput, Corrupt or Unavailable."""
-        return _zero_shot.adapt(self, folder, Layout.of(shape, channels), LIBRARIES, LICENCE)
-
-    def fit(self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator) -> Forecaster:
-        """Pre-train and adapt in one go; the windows are not looked at."""
-        return _zero_shot.fit(self, shape, training.channels, rng)
-
-    def load(self, folder: Path) -> ZeroShotForecaster:
-        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
-        return _zero_shot.load(self, folder, LIBRARIES, LICENCE)
+    libraries: ClassVar[tuple[str, ...]] = LIBRARIES
+    licence: ClassVar[str] = LICENCE
+    forecaster: ClassVar[type[ZeroShotForecaster]] = ChronosForecaster
 
     def build(self) -> Core:
         """The stand-in's core. Started as the library does (factor 0.05) it learns no more than the window's mean."""

@@ -5,22 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, ClassVar, cast
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import nn
 
 from explainbench.core.arrays import Floats
-from explainbench.core.errors import BadInput
-from explainbench.core.forecaster import ModelCard, TaskShape
+from explainbench.core.forecaster import ModelCard
 from explainbench.core.registry import MODELS
-from explainbench.core.windows import Windows
-from explainbench.models import _torch
 from explainbench.models._blocks import HorizonQueries, Tokens, steps_of_tokens
-from explainbench.models._torch import Layout, Schedule, Standardised, TorchForecaster
+from explainbench.models._torch import Layout, TokenForecaster, TrainedEntry, check_heads
 
 
 class ProbSparse(nn.Module):
@@ -120,7 +115,7 @@ class Network(nn.Module):
         self.tokens = Tokens(layout, width, token)
         self.layers = nn.ModuleList(Layer(width, heads, factor, key_seed + index) for index in range(layers))
         self.distils = nn.ModuleList(Distil(width) for _ in range(layers - 1))
-        self.norm = nn.LayerNorm(width)
+        self.features = nn.LayerNorm(width)  # the distilled tokens (n, tokens, d)
         self.decoder = HorizonQueries(layout, width)
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
@@ -129,7 +124,7 @@ class Network(nn.Module):
         for index, layer in enumerate(self.layers):
             x = self.distils[index - 1](x) if index else x
             x = layer(x)
-        return self.decoder(z, self.norm(x))
+        return self.decoder(z, self.features(x))
 
     def received(self, z: torch.Tensor) -> torch.Tensor:
         """The attention that each token receives from the forecast, through layers and distilling: (n, tokens).
@@ -144,21 +139,27 @@ class Network(nn.Module):
                 x = self.distils[index - 1](x)
             flow = 0.5 * (layer.weights(x).mean(1) @ flow + flow)
             x = layer(x)
-        return (self.decoder.weights(z, self.norm(x)).mean(1, keepdim=True) @ flow)[:, 0]
+        return (self.decoder.weights(z, self.features(x)).mean(1, keepdim=True) @ flow)[:, 0]
+
+    def shares(self, steps: int) -> torch.Tensor:
+        """A token is `token` steps: (tokens, t)."""
+        return steps_of_tokens(steps, self.tokens.token)
+
+    def distilled_shares(self, steps: int) -> torch.Tensor:
+        """The tokens left after all distilling, on the steps they were pooled from: (distilled tokens, t)."""
+        shares = self.shares(steps)
+        for _ in self.distils:
+            shares = origins(len(shares)) @ shares
+        return shares
 
 
 @dataclass(frozen=True, eq=False)
-class InformerForecaster(TorchForecaster):
-    """A fitted Informer: attention rolled out to input steps through its sparse layers and distilling."""
+class InformerForecaster(TokenForecaster):
+    """A fitted Informer, whose feature map has fewer tokens than its attention: distilling pools them."""
 
-    module: Standardised[Network]
-
-    def attention(self, context: Floats) -> Floats:
-        """(n, t): pooling weights times the encoder's rollout, each token's share spread evenly over its steps."""
-        with torch.no_grad():
-            received = self.module.network.received(self.module.z(_torch.as_tensor(context)))
-        shares = steps_of_tokens(context.shape[1], self.module.network.tokens.token)
-        return (received.double() @ shares.double()).numpy()
+    def feature_shares(self, steps: int) -> Floats:
+        """(distilled tokens, t): each distilled token lies on the steps of the tokens it was pooled from."""
+        return self.module.network.distilled_shares(steps).double().numpy()
 
 
 @MODELS.register(
@@ -166,15 +167,16 @@ class InformerForecaster(TorchForecaster):
         architecture="Informer with ProbSparse attention and distilling",
         source="Zhou et al. 2021 (arXiv 2012.07436); own module, keys sampled by a fixed per-call generator",
         attention="timestep",
+        gradcam_layer="features",
     )
 )
 @dataclass(frozen=True, slots=True)
-class Informer:
+class Informer(TrainedEntry):
     """Sparse-attention forecaster over all channels with distilling and a one-shot decoder.
 
     width: of the tokens; heads: per layer, dividing width; layers: ProbSparse layers, with distilling between them;
     token: steps per token; factor: c of the paper (active queries and sampled keys are c ln m); key_seed: of the
-    generator each call samples its keys from; the rest is the training schedule (see LSTM).
+    generator each call samples its keys from; the rest is the training schedule.
     """
 
     width: Annotated[int, Field(gt=0)] = 64
@@ -183,27 +185,12 @@ class Informer:
     token: Annotated[int, Field(gt=0)] = 4
     factor: Annotated[int, Field(gt=0)] = 3
     key_seed: Annotated[int, Field(ge=0)] = 42
-    epochs: Annotated[int, Field(gt=0)] = 6
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    batch_size: Annotated[int, Field(gt=0)] = 64
-    patience: Annotated[int, Field(gt=0)] = 3
+
+    forecaster: ClassVar[type[TokenForecaster]] = InformerForecaster
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise BadInput(f"params: models.informer: width {self.width} does not divide into {self.heads} heads.")
+        check_heads(self)
 
-    def fit(
-        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
-    ) -> InformerForecaster:
-        """Fit on training windows, stopping early on validation windows."""
-        layout = Layout.of(shape, training.channels)
-        schedule = Schedule(self.epochs, self.learning_rate, self.batch_size, self.patience)
-        module, record = _torch.fit_network(self._network, schedule, training, validation, layout, rng)
-        return InformerForecaster(module, _torch.card_of(self, layout, record))
-
-    def load(self, folder: Path) -> InformerForecaster:
-        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
-        return InformerForecaster(*_torch.load_network(self, self._network, folder))
-
-    def _network(self, layout: Layout) -> Network:
+    def network(self, layout: Layout) -> Network:
+        """The network with fresh parameters."""
         return Network(layout, self.width, self.heads, self.layers, self.token, self.factor, self.key_seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,13 +14,11 @@ from torch import nn
 
 from explainbench.core.errors import BadInput
 from explainbench.core.files import read_json
-from explainbench.core.forecaster import Forecaster, ModelCard, TaskShape
+from explainbench.core.forecaster import ModelCard
 from explainbench.core.registry import MODELS
-from explainbench.core.windows import Channels, Windows
 from explainbench.models import _torch, _zero_shot
 from explainbench.models._blocks import rollout
-from explainbench.models._torch import Layout
-from explainbench.models._zero_shot import HORIZON, LEVELS, Phase, PreTraining, ZeroShotForecaster
+from explainbench.models._zero_shot import HORIZON, LEVELS, FoundationEntry, Phase, PreTraining
 
 LIBRARIES = ("torch",)
 LICENCE = "Apache-2.0"
@@ -218,25 +216,21 @@ class Core(nn.Module):
     )
 )
 @dataclass(frozen=True, slots=True)
-class Moirai:
+class Moirai(FoundationEntry):
     """Zero-shot foundation model on the target's own history: a decoder over patches with nine quantiles.
 
-    width, heads, layers: of the stand-in, pre-trained on a synthetic corpus for `steps` steps of `batch_size` series;
-    checkpoint: a folder or hub id of official weights, with `revision` and the `sha256` of its model.safetensors; they
-    are CC-BY-NC-4.0, so `accept_noncommercial` must say yes.
+    width, heads, layers: of the stand-in; the rest is its pre-training and the official checkpoint, whose weights are
+    CC-BY-NC-4.0, so that `accept_noncommercial` must say yes.
     """
 
     width: Annotated[int, Field(gt=0)] = 64
     heads: Annotated[int, Field(gt=0)] = 4
     layers: Annotated[int, Field(gt=0)] = 3
     steps: Annotated[int, Field(gt=0)] = 3000
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-3
-    batch_size: Annotated[int, Field(gt=0)] = 32
-    series: Annotated[int, Field(gt=0)] = 6000
-    checkpoint: str | None = None
-    revision: str | None = None
-    sha256: str | None = None
     accept_noncommercial: bool = False
+
+    libraries: ClassVar[tuple[str, ...]] = LIBRARIES
+    licence: ClassVar[str] = OFFICIAL_LICENCE
 
     def __post_init__(self) -> None:
         if self.checkpoint is not None and not self.accept_noncommercial:
@@ -244,22 +238,6 @@ class Moirai:
                 f"the official Moirai weights are {OFFICIAL_LICENCE}, non-commercial; set "
                 "models.moirai.accept_noncommercial to true if your use is, or remove models.moirai.checkpoint."
             )
-
-    def pretrain(self, rng: np.random.Generator) -> Forecaster:
-        """The stand-in, pre-trained from `rng`; save it for `adapt`."""
-        return _zero_shot.pretrained(self, rng, LIBRARIES)
-
-    def adapt(self, folder: Path, shape: TaskShape, channels: Channels) -> ZeroShotForecaster:
-        """Pre-trained weights told the task, zero-shot. Raises BadInput, Corrupt or Unavailable."""
-        return _zero_shot.adapt(self, folder, Layout.of(shape, channels), LIBRARIES, OFFICIAL_LICENCE)
-
-    def fit(self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator) -> Forecaster:
-        """Pre-train and adapt in one go; the windows are not looked at."""
-        return _zero_shot.fit(self, shape, training.channels, rng)
-
-    def load(self, folder: Path) -> ZeroShotForecaster:
-        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
-        return _zero_shot.load(self, folder, LIBRARIES, OFFICIAL_LICENCE)
 
     def build(self) -> Core:
         """The stand-in's core: all 96 steps from one token."""

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, cast
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import nn
 
-from explainbench.core.arrays import Floats
 from explainbench.core.errors import BadInput
-from explainbench.core.forecaster import ModelCard, TaskShape
+from explainbench.core.forecaster import ModelCard
 from explainbench.core.registry import MODELS
-from explainbench.core.windows import Windows
-from explainbench.models import _torch
 from explainbench.models._blocks import EncoderBlock, rollout, steps_of_patches
-from explainbench.models._torch import Layout, Schedule, Standardised, TorchForecaster
+from explainbench.models._torch import Layout, TrainedEntry, check_heads
 
 EPSILON = 1e-5  # of the instance normalisation, in squared z-units
 
@@ -42,7 +37,7 @@ class Network(nn.Module):
         self.embed = nn.Linear(patch * shape.channels, width)
         self.position = nn.Parameter(torch.randn(self.tokens, width) * 0.02)
         self.blocks = nn.ModuleList(EncoderBlock(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
+        self.features = nn.LayerNorm(width)  # one token per patch (n, tokens, d)
         self.head = nn.Linear(self.tokens * width, shape.horizon)
         nn.init.normal_(self.head.weight, std=1e-3)
         nn.init.zeros_(self.head.bias)
@@ -55,7 +50,7 @@ class Network(nn.Module):
         x = self._embedded(x)
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x).flatten(1)) * scale + centre
+        return self.head(self.features(x).flatten(1)) * scale + centre
 
     def received(self, z: torch.Tensor) -> torch.Tensor:
         """The attention that each patch receives, averaged over the tokens that the head reads: (n, tokens)."""
@@ -65,6 +60,10 @@ class Network(nn.Module):
             seen.append(block.weights(x))
             x = block(x)
         return rollout(seen).mean(1)
+
+    def shares(self, steps: int) -> torch.Tensor:
+        """A token is a patch, and patches overlap: (tokens, t)."""
+        return steps_of_patches(steps, self.patch, self.stride, self.tokens)
 
     def _normalised(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Observed channels with their window's mean and deviation removed; the target's two, (n, 1) each."""
@@ -78,34 +77,20 @@ class Network(nn.Module):
         return self.embed(patches.flatten(2)) + self.position
 
 
-@dataclass(frozen=True, eq=False)
-class PatchTSTForecaster(TorchForecaster):
-    """A fitted PatchTST: attention rolled out to patches, each patch's share spread evenly over its steps."""
-
-    module: Standardised[Network]
-
-    def attention(self, context: Floats) -> Floats:
-        """(n, t): what the head's tokens receive from each step, through all layers."""
-        network = self.module.network
-        with torch.no_grad():
-            received = network.received(self.module.z(_torch.as_tensor(context)))
-        shares = steps_of_patches(context.shape[1], network.patch, network.stride, network.tokens)
-        return (received.double() @ shares.double()).numpy()
-
-
 @MODELS.register(
     ModelCard(
         architecture="PatchTST over all channels",
         source="Nie et al. 2023 (arXiv 2211.14730); own module, patches hold all channels",
         attention="patch",
+        gradcam_layer="features",
     )
 )
 @dataclass(frozen=True, slots=True)
-class PatchTST:
+class PatchTST(TrainedEntry):
     """Patch-based Transformer with instance normalisation, over all channels.
 
     width: of the tokens; heads: per layer, dividing width; layers: encoder blocks; patch, stride: steps of a patch and
-    between patches; the rest is the training schedule (see LSTM).
+    between patches; the rest is the training schedule.
     """
 
     width: Annotated[int, Field(gt=0)] = 64
@@ -113,29 +98,14 @@ class PatchTST:
     layers: Annotated[int, Field(gt=0)] = 2
     patch: Annotated[int, Field(gt=0)] = 16
     stride: Annotated[int, Field(gt=0)] = 8
-    epochs: Annotated[int, Field(gt=0)] = 6
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    batch_size: Annotated[int, Field(gt=0)] = 64
-    patience: Annotated[int, Field(gt=0)] = 3
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise BadInput(f"params: models.patchtst: width {self.width} does not divide into {self.heads} heads.")
+        check_heads(self)
 
-    def fit(
-        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
-    ) -> PatchTSTForecaster:
-        """Fit on training windows, stopping early on validation windows."""
-        if self.patch > shape.context:
-            raise BadInput(f"params: models.patchtst.patch {self.patch} is longer than the context {shape.context}.")
-        layout = Layout.of(shape, training.channels)
-        schedule = Schedule(self.epochs, self.learning_rate, self.batch_size, self.patience)
-        module, record = _torch.fit_network(self._network, schedule, training, validation, layout, rng)
-        return PatchTSTForecaster(module, _torch.card_of(self, layout, record))
-
-    def load(self, folder: Path) -> PatchTSTForecaster:
-        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
-        return PatchTSTForecaster(*_torch.load_network(self, self._network, folder))
-
-    def _network(self, layout: Layout) -> Network:
+    def network(self, layout: Layout) -> Network:
+        """The network with fresh parameters."""
+        if self.patch > layout.shape.context:
+            raise BadInput(
+                f"params: models.patchtst.patch {self.patch} is longer than the context {layout.shape.context}."
+            )
         return Network(layout, self.width, self.heads, self.layers, self.patch, self.stride)

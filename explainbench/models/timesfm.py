@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,13 +12,11 @@ from pydantic import Field
 from torch import nn
 
 from explainbench.core.errors import BadInput
-from explainbench.core.forecaster import Forecaster, ModelCard, TaskShape
+from explainbench.core.forecaster import ModelCard
 from explainbench.core.registry import MODELS
-from explainbench.core.windows import Channels, Windows
 from explainbench.models import _zero_shot
 from explainbench.models._blocks import rollout
-from explainbench.models._torch import Layout
-from explainbench.models._zero_shot import HORIZON, LEVELS, Phase, PreTraining, ZeroShotForecaster
+from explainbench.models._zero_shot import HORIZON, LEVELS, FoundationEntry, Phase, PreTraining
 
 LIBRARIES = ("torch", "transformers")
 LICENCE = "Apache-2.0"
@@ -125,39 +123,19 @@ def _combined(config: Any, point: torch.Tensor, spread: torch.Tensor) -> torch.T
     )
 )
 @dataclass(frozen=True, slots=True)
-class TimesFM:
+class TimesFM(FoundationEntry):
     """Zero-shot foundation model on the target's own history: a decoder over 32-step patches with nine quantiles.
 
-    width, heads, layers: of the stand-in, pre-trained on a synthetic corpus for `steps` steps of `batch_size` series;
-    checkpoint: a folder or hub id of official weights, with `revision` and the `sha256` of its model.safetensors.
+    width, heads, layers: of the stand-in; the rest is its pre-training and the official checkpoint.
     """
 
     width: Annotated[int, Field(gt=0)] = 96
     heads: Annotated[int, Field(gt=0)] = 4
     layers: Annotated[int, Field(gt=0)] = 3
     steps: Annotated[int, Field(gt=0)] = 2500
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-3
-    batch_size: Annotated[int, Field(gt=0)] = 32
-    series: Annotated[int, Field(gt=0)] = 6000
-    checkpoint: str | None = None
-    revision: str | None = None
-    sha256: str | None = None
 
-    def pretrain(self, rng: np.random.Generator) -> Forecaster:
-        """The stand-in, pre-trained from `rng`; save it for `adapt`."""
-        return _zero_shot.pretrained(self, rng, LIBRARIES)
-
-    def adapt(self, folder: Path, shape: TaskShape, channels: Channels) -> ZeroShotForecaster:
-        """Pre-trained weights told the task, zero-shot. Raises BadInput, Corrupt or Unavailable."""
-        return _zero_shot.adapt(self, folder, Layout.of(shape, channels), LIBRARIES, LICENCE)
-
-    def fit(self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator) -> Forecaster:
-        """Pre-train and adapt in one go; the windows are not looked at."""
-        return _zero_shot.fit(self, shape, training.channels, rng)
-
-    def load(self, folder: Path) -> ZeroShotForecaster:
-        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
-        return _zero_shot.load(self, folder, LIBRARIES, LICENCE)
+    libraries: ClassVar[tuple[str, ...]] = LIBRARIES
+    licence: ClassVar[str] = LICENCE
 
     def build(self) -> Core:
         """The stand-in's core."""

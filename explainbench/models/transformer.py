@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, cast
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import nn
 
-from explainbench.core.arrays import Floats
-from explainbench.core.errors import BadInput
-from explainbench.core.forecaster import ModelCard, TaskShape
+from explainbench.core.forecaster import ModelCard
 from explainbench.core.registry import MODELS
-from explainbench.core.windows import Windows
-from explainbench.models import _torch
 from explainbench.models._blocks import EncoderBlock, HorizonQueries, Tokens, rollout, steps_of_tokens
-from explainbench.models._torch import Layout, Schedule, Standardised, TorchForecaster
+from explainbench.models._torch import Layout, TrainedEntry, check_heads
 
 
 class Network(nn.Module):
@@ -29,7 +23,7 @@ class Network(nn.Module):
         super().__init__()
         self.tokens = Tokens(layout, width, token)
         self.blocks = nn.ModuleList(EncoderBlock(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)  # the last block's tokens (n, tokens, d): the feature map
+        self.features = nn.LayerNorm(width)  # the last block's tokens (n, tokens, d)
         self.decoder = HorizonQueries(layout, width)
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
@@ -37,7 +31,7 @@ class Network(nn.Module):
         x = self.tokens(z)
         for block in self.blocks:
             x = block(x)
-        return self.decoder(z, self.norm(x))
+        return self.decoder(z, self.features(x))
 
     def received(self, z: torch.Tensor) -> torch.Tensor:
         """The attention that each token receives from the forecast, through all layers: (n, tokens)."""
@@ -46,26 +40,11 @@ class Network(nn.Module):
         for block in cast("Iterable[EncoderBlock]", self.blocks):
             seen.append(block.weights(x))
             x = block(x)
-        return self.decoder.weights(z, self.norm(x)).mean(1, keepdim=True).matmul(rollout(seen))[:, 0]
+        return self.decoder.weights(z, self.features(x)).mean(1, keepdim=True).matmul(rollout(seen))[:, 0]
 
-
-@dataclass(frozen=True, eq=False)
-class TransformerForecaster(TorchForecaster):
-    """A fitted Transformer: attention rolled out to input steps; its feature map is the encoder's last tokens."""
-
-    module: Standardised[Network]
-
-    def attention(self, context: Floats) -> Floats:
-        """(n, t): pooling weights times the encoder's rollout, each token's share spread evenly over its steps."""
-        with torch.no_grad():
-            received = self.module.network.received(self.module.z(_torch.as_tensor(context)))
-        shares = steps_of_tokens(context.shape[1], self.module.network.tokens.token)
-        return (received.double() @ shares.double()).numpy()
-
-    @property
-    def feature_layer(self) -> nn.Module:
-        """The encoder's last tokens, one vector per run of `token` steps."""
-        return self.module.network.norm
+    def shares(self, steps: int) -> torch.Tensor:
+        """A token is `token` steps: (tokens, t)."""
+        return steps_of_tokens(steps, self.tokens.token)
 
 
 @MODELS.register(
@@ -73,42 +52,25 @@ class TransformerForecaster(TorchForecaster):
         architecture="Transformer encoder over 4-step tokens",
         source="Vaswani et al. 2017; rollout after Abnar & Zuidema 2020",
         attention="timestep",
-        gradcam_layer="norm",
+        gradcam_layer="features",
     )
 )
 @dataclass(frozen=True, slots=True)
-class Transformer:
+class Transformer(TrainedEntry):
     """Self-attention forecaster over all channels, with its attention weights in the open.
 
     width: of the tokens; heads: per layer, dividing width; layers: encoder blocks; token: steps per token, at most a
-    feature group's; the rest is the training schedule (see LSTM).
+    feature group's; the rest is the training schedule.
     """
 
     width: Annotated[int, Field(gt=0)] = 64
     heads: Annotated[int, Field(gt=0)] = 4
     layers: Annotated[int, Field(gt=0)] = 2
     token: Annotated[int, Field(gt=0)] = 4
-    epochs: Annotated[int, Field(gt=0)] = 6
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    batch_size: Annotated[int, Field(gt=0)] = 64
-    patience: Annotated[int, Field(gt=0)] = 3
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise BadInput(f"params: models.transformer: width {self.width} does not divide into {self.heads} heads.")
+        check_heads(self)
 
-    def fit(
-        self, training: Windows, validation: Windows, shape: TaskShape, rng: np.random.Generator
-    ) -> TransformerForecaster:
-        """Fit on training windows, stopping early on validation windows."""
-        layout = Layout.of(shape, training.channels)
-        schedule = Schedule(self.epochs, self.learning_rate, self.batch_size, self.patience)
-        module, record = _torch.fit_network(self._network, schedule, training, validation, layout, rng)
-        return TransformerForecaster(module, _torch.card_of(self, layout, record))
-
-    def load(self, folder: Path) -> TransformerForecaster:
-        """Load what `save` wrote. Raises BadInput (another architecture or other options) or Corrupt (hash)."""
-        return TransformerForecaster(*_torch.load_network(self, self._network, folder))
-
-    def _network(self, layout: Layout) -> Network:
+    def network(self, layout: Layout) -> Network:
+        """The network with fresh parameters."""
         return Network(layout, self.width, self.heads, self.layers, self.token)

@@ -100,6 +100,7 @@ def score_cell(params: Params, cell: Cell, bench: Bench) -> Scored:
             rng=lambda purpose: cell.rng(params.seed, purpose),
             task_rng=lambda purpose: stream(params.seed, cell.suite, cell.task, purpose),
             shared=bench.shared,
+            contexts=params.contexts,
         )
         scores, skipped = _scores(suite, params, evidence)
     except NonFiniteForecast as error:

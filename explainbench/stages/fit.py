@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from explainbench.analysis.aliases import scale_equivariance
+from explainbench.analysis.calibration import coverage
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell, stream
 from explainbench.core.errors import BadInput
 from explainbench.core.files import read_json
-from explainbench.core.forecaster import ExplainedModel, Forecaster, TaskShape, ZeroShotEntry
+from explainbench.core.forecaster import ExplainedModel, Forecaster, HasQuantiles, TaskShape, ZeroShotEntry
 from explainbench.core.params import Params
 from explainbench.core.provenance import sha256_file
 from explainbench.core.registry import MODELS
 from explainbench.core.windows import Windows
 from explainbench.core.workspace import Workspace
+from explainbench.models._conformal import Conformal
 from explainbench.stages.data import load_task, quality_windows, training_split
 
 SEASON = 96  # steps of a day
 DIGITS = 6  # significant digits of published numbers
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the quantiles whose coverage is measured
 
 
 class Identity(NamedTuple):
@@ -78,16 +83,64 @@ def fit_model(workspace: Workspace, params: Params, task_name: str, model_name: 
             "(models), or a shorter fit.stride."
         )
     task = load_task(workspace, task_name)
+    rng = stream(params.seed, "uncertainty", task_name, model_name)
     card = {
         "task": task_name,
         "seed": params.seed,
         "dataset": task.dataset,
         "dataset_sha256": task.dataset_sha256,
         "quality": {"windows": len(benchmark), "windows_sha256": benchmark.digest(), "forecasts": table},
+        "uncertainty": uncertainty(forecaster, validation, benchmark, params, rng),
+        "probes": {"scale_equivariance": _published(scale_equivariance(ExplainedModel(forecaster), task.windows))},
     }
     folder = model_folder(workspace, task_name, model_name)
     forecaster.described(**card).save(folder)
     return Fitted(folder, table, time.process_time() - began)
+
+
+def uncertainty(
+    forecaster: Forecaster, validation: Windows, benchmark: Windows, params: Params, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Coverage of the predictive quantiles over all test origins, for the card (paper 000, eq. 6).
+
+    Native quantiles where the model has them, else split-conformal ones calibrated on the validation windows (the last
+    part of the training series, on which a trained model also stopped early). Intervals: a moving-block bootstrap whose
+    blocks share no target step.
+    """
+    native = isinstance(forecaster, HasQuantiles)
+    if native:
+        quantiled, calibration = forecaster, None
+    else:
+        quantiled = Conformal.calibrated(forecaster, validation, np.asarray(LEVELS))
+        calibration = {
+            "windows": len(validation),
+            "windows_sha256": validation.digest(),
+            "offsets_sha256": hashlib.sha256(quantiled.offsets.tobytes()).hexdigest(),
+        }
+    forecast = ExplainedModel(cast(Forecaster, quantiled)).forecast(benchmark.context)
+    assert forecast.quantiles is not None
+    assert forecast.levels is not None
+    assert forecast.crossed is not None
+    horizon = benchmark.target.shape[1]
+    block = max(SEASON, horizon) // params.fit.stride + 1
+    found = coverage(forecast.quantiles, benchmark.target, forecast.levels, block, params.statistics.bootstrap, rng)
+    return {
+        "quantiles": "native" if native else "split_conformal",
+        "calibration": calibration,
+        "origins": found.origins,
+        "levels": list(map(float, found.levels)),
+        "coverage": [_published(value) for value in found.observed],
+        "coverage_low": [_published(value) for value in found.low],
+        "coverage_high": [_published(value) for value in found.high],
+        "awareness": _published(found.awareness),
+        "awareness_low": _published(found.interval[0]),
+        "awareness_high": _published(found.interval[1]),
+        "crossed_share": _published(float(forecast.crossed.mean()) / horizon),
+    }
+
+
+def _published(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
 
 
 def fit_cell(workspace: Workspace, params: Params, job: Cell) -> Fitted:
@@ -137,7 +190,7 @@ def errors(path: Floats, target: Floats, scale: float) -> dict[str, float]:
     relative = np.divide(error, size, out=np.zeros_like(error), where=size > 0)
     mae = error.mean()
     values = {"mae": mae, "rmse": np.sqrt((error**2).mean()), "mase": mae / scale, "smape": 200 * relative.mean()}
-    return {key: float(f"{value:.{DIGITS}g}") for key, value in values.items()}
+    return {key: _published(value) for key, value in values.items()}
 
 
 def weakness(table: dict[str, dict[str, float]], name: str, against: tuple[str, ...]) -> str | None:

@@ -10,6 +10,7 @@ from explainbench.core.cell import stream
 from explainbench.core.errors import BadInput
 from explainbench.core.registry import METHODS, MODELS
 from explainbench.methods.grad_cam import to_steps
+from explainbench.models._blocks import steps_of_patches, steps_of_tokens
 
 
 def cam_by_hand(model, windows) -> np.ndarray:
@@ -55,16 +56,21 @@ def test_grad_cam_leaves_no_hook_behind():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "steps", "expected"),
-    [(3, 6, [0, 0, 1, 1, 2, 2]), (3, 5, [0, 1, 1, 2, 2]), (4, 4, [0, 1, 2, 3]), (1, 3, [0, 0, 0])],
+    ("shares", "expected"),
+    [
+        (steps_of_tokens(6, 2), [0, 0, 1, 1, 2, 2]),
+        (steps_of_tokens(5, 2), [0, 1, 1, 2, 2]),
+        (steps_of_tokens(3, 1), [0, 1, 2]),
+        (steps_of_patches(7, 4, 2, 2), [0, 0, 0, 0.5, 0.5, 1, 1]),  # the oldest step is in no patch, two are in both
+    ],
 )
-def test_each_token_covers_its_steps(tokens, steps, expected):
-    assert to_steps(np.arange(tokens, dtype=float)[None], steps)[0].tolist() == expected
+def test_a_step_has_the_mean_of_the_tokens_that_cover_it(shares, expected):
+    assert to_steps(np.arange(len(shares), dtype=float)[None], shares.numpy())[0].tolist() == expected
 
 
-def test_a_map_that_is_no_time_axis_is_refused():
-    with pytest.raises(BadInput, match="7 tokens, which do not tile 24"):
-        to_steps(np.zeros((1, 7)), 24)
+def test_a_layer_that_is_not_the_declared_one_is_refused():
+    with pytest.raises(BadInput, match="7 tokens, but its feature_shares place 6"):
+        to_steps(np.zeros((1, 7)), np.eye(6))
 
 
 def test_attention_lies_on_the_channels_in_use_in_exact_ties():

@@ -1,0 +1,51 @@
+"""Coverage of predictive quantiles and the expected calibration error (paper 000, eq. 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from explainbench.analysis.intervals import block_indices, resampled_means
+from explainbench.core.arrays import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coverage:
+    """Empirical coverage of quantiles at `levels` (q,): `observed` (q,) with intervals `low`, `high` (q,).
+
+    awareness: 1 - mean absolute difference between level and coverage; interval: of it; origins: n.
+    """
+
+    levels: Floats
+    observed: Floats
+    low: Floats
+    high: Floats
+    awareness: float
+    interval: tuple[float, float]
+    origins: int
+
+
+def coverage(
+    quantiles: Floats, target: Floats, levels: Floats, block: int, resamples: int, rng: np.random.Generator
+) -> Coverage:
+    """How often targets (n, h) lie at or below quantiles (n, h, q), with a moving-block bootstrap over origins.
+
+    block: origins per block, in time order, at least as many as share target steps. Raises NotApplicable for too few.
+    """
+    below = (target[..., None] <= quantiles).mean(axis=1)  # (n, q)
+    indices = block_indices(len(below), block, resamples, rng)
+    draws = resampled_means(below, indices)
+    observed = below.mean(axis=0)
+    low, high = np.percentile(draws, (2.5, 97.5), axis=0)
+    awareness = 1.0 - np.abs(draws - levels).mean(axis=1)
+    lower, upper = np.percentile(awareness, (2.5, 97.5))
+    return Coverage(
+        levels,
+        observed,
+        low,
+        high,
+        float(1.0 - np.abs(observed - levels).mean()),
+        (float(lower), float(upper)),
+        len(below),
+    )
