@@ -53,6 +53,7 @@ class Energy:
                 "task": suite.tasks[cell.task].model_dump(mode="json"),
                 "masker": suite.masker,
                 "batch": BATCH,
+                "contexts": [context.model_dump(mode="json") for context in params.contexts],
                 "method": options(METHODS.build(cell.method, params.methods.get(cell.method))),
                 "metrics": {name: options(METRICS.build(name, params.metrics.get(name))) for name in suite.metrics},
             },
