@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from explainbench.core.errors import Unavailable
+from mlflow_plugins import _seal, _tables
+from mlflow_plugins._tables import MARKER, Row
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -32,7 +34,7 @@ PAGE = 1000  # runs per search request
 PROBE_SECONDS = 3.0
 VIEW = "explainbench"  # key of the saved view: `?viewStateShareKey=explainbench` opens it
 MAX_TAG, MAX_PARAM, MAX_DIGEST, MAX_BATCH = 8000, 6000, 36, 100  # MLflow's own limits
-MARKER = "explainbench.complete"  # set last: a run without it was cut off while it was being logged
+UPDATED = "explainbench.updated"  # experiment tag: changes whenever a publisher changed anything
 
 
 def library() -> Any:
@@ -82,6 +84,51 @@ class Store:
             if not token:
                 return
 
+    def page(self, filter_string: str, size: int, token: str | None = None) -> tuple[list[Run], str | None]:
+        """One page of the runs that match, newest first, and the token of the next page."""
+        with reachable(self.uri):
+            found = self.client.search_runs(
+                [self.experiment_id], filter_string, max_results=size, order_by=["start_time DESC"], page_token=token
+            )
+        return list(found), found.token
+
+    def rows(self, filter_string: str, tags: Sequence[str], metrics: Sequence[str] = ()) -> Iterator[Row]:
+        """The same runs with nothing but the named tags and metrics, which is all that is read of a database.
+
+        A server has no such request: there whole runs are paged.
+        """
+        if is_server(self.uri):
+            for run in self.runs(filter_string):
+                kept = {key: run.data.tags[key] for key in tags if key in run.data.tags}
+                numbers = {key: run.data.metrics[key] for key in metrics if key in run.data.metrics}
+                yield Row(run.info.run_id, run.info.status, run.info.start_time or 0, kept, numbers)
+        else:
+            with reachable(self.uri):
+                yield from _tables.rows(self._backend, self.experiment_id, filter_string, tags, metrics)
+
+    def version(self) -> str | None:
+        """Changes whenever anything in the store does, found out within a millisecond; None where it cannot be told.
+
+        SQLite counts commits, PostgreSQL names the transactions a reader sees; of a server only what publishers did
+        is known.
+        """
+        path = sqlite_path(self.uri)
+        with reachable(self.uri):
+            if path is not None:
+                return _tables.sqlite_version(path)
+            if is_server(self.uri):
+                return self.client.get_experiment(self.experiment_id).tags.get(UPDATED)
+            return _tables.postgres_version(self._backend) if self.uri.startswith("postgresql") else None
+
+    def touch(self) -> None:
+        """Tell readers behind a server that something changed."""
+        with reachable(self.uri):
+            self.client.set_experiment_tag(self.experiment_id, UPDATED, f"{time.time_ns()}-{os.getpid()}")
+
+    @property
+    def _backend(self) -> Any:
+        return self.client._tracking_client.store
+
     def run(self, run_id: str) -> Run | None:
         """A run by its id, also from another experiment; None when there is none."""
         from mlflow.exceptions import MlflowException
@@ -100,34 +147,60 @@ class Store:
         tags: Mapping[str, str],
         params: Mapping[str, Any],
         metrics: Mapping[str, float],
-        dataset: DatasetUse | None,
+        datasets: Iterable[DatasetUse],
         artifacts: Path,
-    ) -> str:
-        """One finished, flat run: tags at creation, one batch of numbers, one folder of files, the marker last."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
+        unique: str | None = None,
+    ) -> str | None:
+        """One finished, flat run: tags at creation, one folder of files, one batch of numbers with the marker last.
+
+        unique: a tag that no two runs may share. The run is created first and its rivals are looked for afterwards, so
+        of two writers at least one sees the other; who sees one takes the empty run back and returns None. Nobody's
+        clock is asked, and it holds on any machine and behind a server.
+        """
+        from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
         with reachable(self.uri):
-            clipped = {key: str(value)[:MAX_TAG] for key, value in tags.items()}
-            run_id = self.client.create_run(self.experiment_id, tags=clipped, run_name=name).info.run_id
             now = int(time.time() * 1000)
-            values = [Param(key, str(value)[:MAX_PARAM]) for key, value in params.items()]
+            values = [Param(key, str(value)[:MAX_PARAM]) for key, value in params.items()][:MAX_BATCH]
             numbers = [Metric(key, float(value), now, 0) for key, value in metrics.items()]
-            self.client.log_batch(run_id, metrics=numbers, params=values[:MAX_BATCH])
-            if dataset is not None:
-                used = Dataset(
-                    dataset.name, dataset.digest[:MAX_DIGEST], "dvc", json.dumps(dict(dataset.source), sort_keys=True)
-                )
-                tag = InputTag("mlflow.data.context", "benchmark")
-                self.client.log_inputs(run_id, [DatasetInput(used, [tag])])
+            used = [
+                Dataset(one.name, one.digest[:MAX_DIGEST], "dvc", json.dumps(dict(one.source), sort_keys=True))
+                for one in datasets
+            ]
+            clipped = {key: str(value)[:MAX_TAG] for key, value in tags.items()}
+            seal = _seal.document(
+                _seal.leaves(name, clipped, {one.key: one.value for one in values}, metrics, used)
+                | _seal.artifact_leaves(artifacts)
+            )
+            clipped[_seal.TAG] = _seal.digest(seal)
+            run_id = self.client.create_run(self.experiment_id, tags=clipped, run_name=name).info.run_id
+            if unique is not None and any(rival.run_id != run_id for rival in self.rivals(unique, clipped[unique])):
+                self.client.delete_run(run_id)
+                return None
+            if used:
+                context = [InputTag("mlflow.data.context", "benchmark")]
+                self.client.log_inputs(run_id, [DatasetInput(one, context) for one in used])
             self.client.log_artifacts(run_id, str(artifacts))
-            self.client.set_tag(run_id, MARKER, "true")
+            self.client.log_text(run_id, seal, _seal.FILE)
+            self.client.log_batch(run_id, numbers, values, [RunTag(MARKER, "true")])
             self.client.set_terminated(run_id)
         return run_id
+
+    def rivals(self, key: str, value: str) -> list[Row]:
+        """Runs with this tag that are complete, or that somebody may still be writing."""
+        found = self.rows(f"tags.`{key}` = '{value}'", (MARKER,))
+        return [row for row in found if row.complete or row.status == "RUNNING"]
 
     def set_tag(self, run_id: str, key: str, value: str) -> None:
         """Set or overwrite one tag."""
         with reachable(self.uri):
             self.client.set_tag(run_id, key, value[:MAX_TAG])
+
+    def history(self, run_id: str) -> dict[str, list[float]] | None:
+        """{metric: every value logged} of a run; None where the database cannot be read directly, as of a server."""
+        path = sqlite_path(self.uri)
+        with reachable(self.uri):
+            return None if path is None else _tables.sqlite_history(path, run_id)
 
     def kill(self, run_id: str) -> None:
         """Mark a run that was cut off while it was being logged."""
@@ -136,8 +209,7 @@ class Store:
 
     def artifact(self, run: Run, name: str) -> Path | None:
         """A local path of an artifact, without a copy where the store is on this machine; None when it is missing."""
-        location = run.info.artifact_uri or ""
-        parsed = urlparse(location)
+        parsed = urlparse(_at_home(run.info.artifact_uri or ""))
         if parsed.scheme in ("", "file"):
             path = Path(unquote(parsed.path)) / name
             return path if path.is_file() else None
@@ -155,6 +227,69 @@ class Store:
         if path is not None and path.is_file():
             with _sqlite(self.uri, path) as connection:
                 connection.execute("ANALYZE")
+
+
+def suites(uri: str, prefix: str) -> list[str]:
+    """Names of the experiments that are not deleted and begin with `prefix`. Raises Unavailable."""
+    path = sqlite_path(uri)
+    if path is not None and not path.is_file():
+        return []
+    _probe(uri)
+    with reachable(uri):
+        found = _client(uri).search_experiments(filter_string=f"name LIKE '{prefix}%'")
+    return sorted(experiment.name for experiment in found)
+
+
+def server_uri() -> str | None:
+    """The backend store of the MLflow server that this process is a worker of; None in another process."""
+    return os.environ.get("_MLFLOW_SERVER_FILE_STORE") or None
+
+
+def server_app(register: Callable[[Any, str], Sequence[str]], *, auth: bool = False) -> Any:
+    """MLflow's server with pages of ours; an ASGI app when the server runs on uvicorn, else MLflow's Flask app.
+
+    register: adds the pages to a Flask app under a static prefix and returns their exact paths. With `auth` MLflow's
+    basic auth stands before everything; a path that it does not know it refuses to everybody but administrators, so
+    ours are opened to whoever is logged in, and what they may see there is asked of `may_read` by the pages.
+    """
+    library()
+    from mlflow.environment_variables import _MLFLOW_SGI_NAME
+    from mlflow.server import app
+    from mlflow.server.handlers import _add_static_prefix
+
+    paths = register(app, _add_static_prefix("/").rstrip("/"))
+    if auth:
+        from mlflow.server import auth as basic  # needs Flask-WTF
+
+        for path in paths:
+            for method in ("GET", "HEAD"):
+                basic.BEFORE_REQUEST_VALIDATORS[path, method] = lambda: True
+        return basic.create_app(app)
+    if _MLFLOW_SGI_NAME.get() == "uvicorn":
+        from mlflow.server.fastapi_app import create_fastapi_app
+
+        return create_fastapi_app(app)
+    return app
+
+
+def may_read(experiment_id: str) -> bool:
+    """Whether the user of the present request, known to MLflow's basic auth, may read an experiment ("": all of them)."""
+    from flask import g
+    from mlflow.server import auth as basic
+
+    name = g.mlflow_authenticated_user
+    if basic.store.get_user(name).is_admin:
+        return True
+    return experiment_id != "" and basic._get_experiment_permission(experiment_id, name).can_read
+
+
+def _at_home(location: str) -> str:
+    """Where this server itself keeps files that it serves as a proxy; any other location as it is."""
+    parsed = urlparse(location)
+    destination = os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")  # set by `mlflow server` for its workers
+    if parsed.scheme != "mlflow-artifacts" or not destination:
+        return location
+    return f"{destination.rstrip('/')}/{parsed.path.lstrip('/')}"
 
 
 def complete(run: Run) -> bool:
@@ -273,7 +408,9 @@ def reachable(uri: str) -> Iterator[None]:
 
     try:
         yield
-    except (MlflowException, requests.RequestException, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
+    except (
+        MlflowException, requests.RequestException, sqlalchemy.exc.SQLAlchemyError, sqlite3.Error, OSError
+    ) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise Unavailable(
             f"the tracking store {_shown(uri)} cannot be used ({reason[:200]}); finished cells are kept, "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import random
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -29,7 +31,7 @@ from explainbench.stages.suite import load_suite
 from explainbench.store import RECORD, CellStore, StoredCell, first_problem, read_lock
 from mlflow_plugins._board_text import board_markdown
 from mlflow_plugins._checkout import Checkout, read_checkout, working_tree
-from mlflow_plugins._mlflow import DatasetUse, Store, complete, ensure_store
+from mlflow_plugins._mlflow import MARKER, DatasetUse, Row, Store, ensure_store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -61,6 +63,16 @@ DESCRIPTION = (
 )
 
 
+ABANDONED = 60.0  # seconds after which a run that we watch and nobody completes is taken over
+KNOWN_BY = [
+    MARKER,
+    *(
+        f"{PREFIX}{key}"
+        for key in ("suite", "task", "model", "method", "cell_id", "record_sha256", "workspace", "superseded")
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What publishing did. refused: one sentence per cell whose files do not have their digests."""
@@ -77,15 +89,36 @@ class _Known:
     """What one experiment holds about cells."""
 
     store: Store
-    complete: dict[tuple[str, str], Run] = field(default_factory=dict)  # by cell id and record digest
-    extra: list[Run] = field(default_factory=list)  # a second run of the same record
+    complete: dict[tuple[str, str], Row] = field(default_factory=dict)  # by cell id and record digest
+    extra: list[Row] = field(default_factory=list)  # a second run of the same record
+    half: list[Row] = field(default_factory=list)  # cut off, or still being written by somebody
+    changed: bool = False
+
+    def read(self) -> None:
+        """What the store holds now."""
+        self.complete, self.extra, self.half = {}, [], []
+        for row in self.store.rows(f"tags.{PREFIX}kind = 'cell'", KNOWN_BY):
+            key = (row.tags.get(f"{PREFIX}cell_id", ""), row.tags.get(f"{PREFIX}record_sha256", ""))
+            if not row.complete:
+                self.half.append(row)
+            elif key in self.complete:
+                self.extra.append(row)
+            else:
+                self.complete[key] = row
+
+    def tag(self, row: Row, key: str, value: str) -> None:
+        """Set a tag of a run."""
+        self.store.set_tag(row.run_id, f"{PREFIX}{key}", value)
+        self.changed = True
 
 
 class Publisher:
     """Publishes cells as they finish. Use it as a context manager, in the parent process only.
 
     One publisher per project and store at a time: opening a second one raises Unavailable, as does a store that cannot
-    be used. Leaving the context marks what was superseded and refreshes the database's statistics.
+    be used. Publishers of other projects, on other machines too, may write the same cells to the same store at once:
+    each cell gets one run. Leaving the context waits for the cells that others were writing, marks what was superseded
+    and refreshes the database's statistics.
     """
 
     def __init__(
@@ -102,6 +135,7 @@ class Publisher:
         self._tree: str | None = None
         self._counts = {"published": 0, "already": 0, "superseded": 0, "replaced": 0}
         self._refused: list[str] = []
+        self._waiting: list[StoredCell] = []  # cells that another project is publishing now
 
     def __enter__(self) -> Self:
         name = hashlib.sha256(f"{self.workspace.output} {self.workspace.tracking_uri}".encode()).hexdigest()[:16]
@@ -122,9 +156,12 @@ class Publisher:
     ) -> None:
         try:
             if error is None:
+                self._settle()
                 self._supersede()
                 for known in self._known.values():
-                    known.store.analyse()
+                    if known.changed:
+                        known.store.touch()
+                        known.store.analyse()
         finally:
             if self._lock is not None:
                 self._lock.close()
@@ -149,56 +186,70 @@ class Publisher:
         self._session[key] = str(stored.cell)
         if key in known.complete:
             self._counts["already"] += 1
-            return known.complete[key].info.run_id
+            return known.complete[key].run_id
         checkout = self._checkout
         assert checkout is not None, "use Publisher as a context manager"
         _draw(stored)
         metrics = headline(stored, self.statistics)
+        tags = {
+            **record_tags(stored),
+            **checkout.tags(),
+            **({f"{PREFIX}code_tree": self._tree} if self._tree else {}),
+            f"{PREFIX}workspace": self.name,
+            f"{PREFIX}superseded": "false",
+            "mlflow.note.content": note(stored, metrics, self.statistics.confidence),
+        }
         run_id = known.store.write(
             run_name(stored.record),
-            {
-                **record_tags(stored),
-                **checkout.tags(),
-                **({f"{PREFIX}code_tree": self._tree} if self._tree else {}),
-                f"{PREFIX}workspace": self.name,
-                f"{PREFIX}superseded": "false",
-                "mlflow.note.content": note(stored, metrics, self.statistics.confidence),
-            },
+            tags,
             parameters(stored, self.statistics),
             metrics | measurements(stored),
-            _dataset(stored.record, checkout),
+            [_dataset(stored.record, checkout)],
             stored.folder,
+            unique=f"{PREFIX}record_sha256",
         )
-        run = known.store.run(run_id)
-        assert run is not None
-        known.complete[key] = run
+        if run_id is None:
+            self._waiting.append(stored)
+            known.read()
+            return None
+        known.complete[key] = Row(run_id, "FINISHED", 0, {**tags, MARKER: "true"}, {})
+        known.changed = True
         self._counts["published"] += 1
         return run_id
 
     def _of(self, suite: str) -> _Known:
         if suite not in self._known:
-            store = open_experiment(self.workspace, suite)
-            known = _Known(store)
-            for run in store.runs(f"tags.{PREFIX}kind = 'cell'"):
-                key = (run.data.tags.get(f"{PREFIX}cell_id", ""), run.data.tags.get(f"{PREFIX}record_sha256", ""))
-                if not complete(run):
-                    self._replace(store, run)
-                elif key in known.complete:
-                    known.extra.append(run)
-                else:
-                    known.complete[key] = run
+            known = _Known(open_experiment(self.workspace, suite))
+            known.read()
+            for row in known.half:
+                if row.tags.get(f"{PREFIX}workspace") == self.name:  # others' may still be written
+                    self._replace(known, row, "logging was interrupted")
             self._known[suite] = known
         return self._known[suite]
 
-    def _replace(self, store: Store, run: Run) -> None:
-        """Close a half-logged run of this project; its cell is then published anew. Others' may still be written."""
-        tags = run.data.tags
-        if tags.get(f"{PREFIX}workspace") != self.name or tags.get(f"{PREFIX}superseded") == "true":
+    def _replace(self, known: _Known, row: Row, because: str) -> None:
+        """Close a half-logged run; its cell is then published anew."""
+        if row.tags.get(f"{PREFIX}superseded") == "true":
             return
-        store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
-        store.set_tag(run.info.run_id, f"{PREFIX}superseded_because", "logging was interrupted")
-        store.kill(run.info.run_id)
+        known.tag(row, "superseded", "true")
+        known.tag(row, "superseded_because", because)
+        known.store.kill(row.run_id)
         self._counts["replaced"] += 1
+
+    def _settle(self) -> None:
+        """Come back to the cells that others were publishing, until each has its run; take over what they abandoned."""
+        seen: dict[str, float] = {}  # run id -> when we first saw it unfinished, by our own clock
+        pause = random.Random(self.name)  # two writers that made room for each other must not meet again
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for known in self._known.values():
+                known.read()
+                for row in known.half:
+                    if time.monotonic() - seen.setdefault(row.run_id, time.monotonic()) > ABANDONED:
+                        self._replace(known, row, "its writer went away")
+            time.sleep(pause.uniform(0.05, 0.5))
+            for stored in waiting:
+                self.publish(stored)
 
     def _supersede(self) -> None:
         """Mark this project's runs whose cell was published anew or, in a whole sync, left cells.lock.json; unmark
@@ -208,19 +259,18 @@ class Publisher:
             lock |= set(read_lock(self.workspace.lock).items())
         names = set(self._session.values())
         for known in self._known.values():
-            for key, run in known.complete.items():
-                tags = run.data.tags
-                marked = tags.get(f"{PREFIX}superseded") == "true"
-                ours = tags.get(f"{PREFIX}workspace") == self.name
+            for key, row in known.complete.items():
+                marked = row.tags.get(f"{PREFIX}superseded") == "true"
+                ours = row.tags.get(f"{PREFIX}workspace") == self.name
                 if key in lock:
                     if marked:
-                        known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "false")
-                elif ours and not marked and (self.whole or cell_name(run) in names):
-                    known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
+                        known.tag(row, "superseded", "false")
+                elif ours and not marked and (self.whole or _cell_of(row.tags) in names):
+                    known.tag(row, "superseded", "true")
                     self._counts["superseded"] += 1
-            for run in known.extra:
-                if run.data.tags.get(f"{PREFIX}superseded") != "true":
-                    known.store.set_tag(run.info.run_id, f"{PREFIX}superseded", "true")
+            for row in known.extra:
+                if row.tags.get(f"{PREFIX}superseded") != "true":
+                    known.tag(row, "superseded", "true")
                     self._counts["superseded"] += 1
 
 
@@ -235,8 +285,10 @@ def publish_cells(
 
     whole: these are all cells there are, so runs of this project that cells.lock.json does not list are superseded.
     """
-    with Publisher(workspace, statistics, whole=whole) as publisher:
-        for stored in cells:
+    found = list(cells)
+    begin = int(workspace_name(workspace), 16) % max(1, len(found))  # projects that publish the same cells at once meet
+    with Publisher(workspace, statistics, whole=whole) as publisher:  # late, when most of them are there
+        for stored in found[begin:] + found[:begin]:
             publisher.publish(stored)
     return publisher.counts
 
@@ -268,7 +320,9 @@ def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None 
     counts = publish_cells(workspace, cells, statistics, whole=True)
     files = {suite: boards_path(workspace, suite) for suite in SUITES}
     boards = [
-        publish_boards(workspace, read_json(path).get("boards", []), suite)
+        publish_boards(
+            workspace, read_json(path).get("boards", []), suite, [one for one in cells if one.cell.suite == suite]
+        )
         for suite, path in files.items()
         if path.is_file()
     ]
@@ -319,11 +373,14 @@ def live(
             say(str(problem))
 
 
-def publish_boards(workspace: Workspace, boards: Iterable[Mapping[str, Any]], suite: str = "energy") -> Counts:
+def publish_boards(
+    workspace: Workspace, boards: Iterable[Mapping[str, Any]], suite: str = "energy", cells: Iterable[StoredCell] = ()
+) -> Counts:
     """One run per board that holds a number, idempotent by the digest of its content. Raises Unavailable.
 
     boards: as `analysis.boards.board_json` writes them. Their plain values at the top become tags, the means and
-    intervals of their rows metrics; runs of boards that changed or went are tagged as superseded.
+    intervals of their rows metrics, the datasets of their cells inputs; runs of boards that changed or went are tagged
+    as superseded.
     """
     store = open_experiment(workspace, suite)
     name = workspace_name(workspace)
@@ -331,29 +388,35 @@ def publish_boards(workspace: Workspace, boards: Iterable[Mapping[str, Any]], su
     digests = {key: sha256_json(board) for key, board in wanted.items()}
     there: set[str] = set()
     superseded = replaced = 0
-    for run in store.runs(f"tags.{PREFIX}kind = 'board' and tags.{PREFIX}workspace = '{name}'"):
-        tags, run_id = run.data.tags, run.info.run_id
-        board = tags.get(f"{PREFIX}board", "")
-        current = complete(run) and board not in there and tags.get(f"{PREFIX}board_sha256") == digests.get(board)
-        marked = tags.get(f"{PREFIX}superseded") == "true"
+    asked = [MARKER, *(f"{PREFIX}{key}" for key in ("board", "board_sha256", "superseded"))]
+    for row in store.rows(f"tags.{PREFIX}kind = 'board' and tags.{PREFIX}workspace = '{name}'", asked):
+        board = row.tags.get(f"{PREFIX}board", "")
+        current = row.complete and board not in there and row.tags.get(f"{PREFIX}board_sha256") == digests.get(board)
+        marked = row.tags.get(f"{PREFIX}superseded") == "true"
         if current:
             there.add(board)
         if current == marked:
-            store.set_tag(run_id, f"{PREFIX}superseded", str(not current).lower())
+            store.set_tag(row.run_id, f"{PREFIX}superseded", str(not current).lower())
             superseded += not current
-        if not complete(run) and not marked:
-            store.kill(run_id)
+        if not row.complete and not marked:
+            store.kill(row.run_id)
             replaced += 1
-    checkout = read_checkout(workspace.root).tags() if wanted.keys() - there else {}
-    for key in wanted.keys() - there:
-        _write_board(
-            store, wanted[key], {**checkout, f"{PREFIX}workspace": name, f"{PREFIX}board_sha256": digests[key]}
-        )
-    store.analyse()
-    return Counts(len(wanted) - len(there), len(there), superseded, replaced)
+    missing = sorted(wanted.keys() - there)
+    if missing:
+        checkout = read_checkout(workspace.root)
+        uses = {stored.record.spec.dataset: _dataset(stored.record, checkout) for stored in cells}
+        for key in missing:
+            given = {**checkout.tags(), f"{PREFIX}workspace": name, f"{PREFIX}board_sha256": digests[key]}
+            _write_board(store, wanted[key], given, uses.values())
+    if missing or superseded:
+        store.touch()
+        store.analyse()
+    return Counts(len(missing), len(there), superseded, replaced)
 
 
-def _write_board(store: Store, board: Mapping[str, Any], given: Mapping[str, str]) -> None:
+def _write_board(
+    store: Store, board: Mapping[str, Any], given: Mapping[str, str], datasets: Iterable[DatasetUse]
+) -> None:
     plain = {key: value for key, value in board.items() if isinstance(value, (str, int, float, bool)) and value != ""}
     tags = {f"{PREFIX}{key}": _text(value) for key, value in plain.items()} | dict(given)
     text = "\n".join(board_markdown(board)) + "\n"
@@ -373,7 +436,7 @@ def _write_board(store: Store, board: Mapping[str, Any], given: Mapping[str, str
     with tempfile.TemporaryDirectory(prefix="explainbench-") as temporary:
         write_json(Path(temporary) / "board.json", dict(board))
         write_bytes(Path(temporary) / "board.md", text.encode())
-        store.write(board["name"], tags, params, metrics, None, Path(temporary))
+        store.write(board["name"], tags, params, metrics, datasets, Path(temporary))
 
 
 def open_experiment(workspace: Workspace, suite: str) -> Store:
@@ -404,7 +467,11 @@ def run_name(record: CellRecord) -> str:
 
 def cell_name(run: Run) -> str:
     """`suite/task/model/method` of a cell's run, from its tags."""
-    return "/".join(run.data.tags.get(PREFIX + key, "?") for key in ("suite", "task", "model", "method"))
+    return _cell_of(run.data.tags)
+
+
+def _cell_of(tags: Mapping[str, str]) -> str:
+    return "/".join(tags.get(PREFIX + key, "?") for key in ("suite", "task", "model", "method"))
 
 
 def record_tags(stored: StoredCell) -> dict[str, str]:
