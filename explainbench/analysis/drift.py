@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 from scipy.stats import rankdata
 
-from explainbench.core.arrays import Floats, Ints, Texts
+from explainbench.analysis.set_scores import simultaneous, times_drawn
+from explainbench.core.arrays import Floats, Texts
 from explainbench.core.errors import BadInput
-from explainbench.metrics.eamex import Preset, definition, explanation_scores
+from explainbench.metrics.eamex import LocalImportance, Preset, definition
 
 Verdict = Literal["better", "worse", "same", "unresolved"]
 
@@ -32,7 +33,7 @@ class Version:
 @dataclass(frozen=True, slots=True)
 class Change:
     """One metric in both versions. gain: candidate minus baseline, turned so that positive is better; low, high: its
-    interval, simultaneous over all metrics; verdict: `worse` where the whole interval lies below -margin.
+    interval, simultaneous over all that is compared; verdict: `worse` where the whole interval lies below -margin.
     """
 
     metric: str
@@ -72,57 +73,108 @@ class Drift:
         return (f"the two versions rank the groups differently: disagreement {self.disagreement:.4g}.",)
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When a change is drift.
+
+    margin: a change this small is none: `same` where the interval lies within it; most_disagreement: the limit that
+    the whole interval of disagreement must exceed to fail; bootstrap: resamples of the windows.
+    """
+
+    margin: float = 0.0
+    most_disagreement: float = 1.0
+    bootstrap: int = 2000
+    confidence: float = 0.95
+    preset: Preset = "paper"
+    alpha: float = 0.8
+
+    def __post_init__(self) -> None:
+        if self.bootstrap < 1 or not 0 < self.confidence < 1 or self.margin < 0:
+            raise BadInput(
+                f"bootstrap must be 1 or more, confidence in (0, 1) and margin 0 or more, not {self.bootstrap}, "
+                f"{self.confidence:g}, {self.margin:g}."
+            )
+
+
 def drift(
     baseline: Version,
     candidate: Version,
     rng: np.random.Generator,
-    *,
-    preset: Preset = "paper",
-    alpha: float = 0.8,
+    rule: Rule = Rule(),
     higher_is_better: Mapping[str, bool] | None = None,
-    margin: float = 0.0,
-    most_disagreement: float = 1.0,
-    bootstrap: int = 2000,
-    confidence: float = 0.95,
 ) -> Drift:
     """Compare two versions on the explanation-based EAMEX metrics, the scores they share and their disagreement.
 
-    Windows are resampled within their regimes, the same draws for both versions, and every metric is computed anew on
-    each. With m metrics each interval has confidence 1 - (1 - confidence)/m, so that noise fails the gate in at most
-    about 1 - confidence of the cases. higher_is_better: of `scores`, true where it does not say. margin: a change
-    this small is none: `same` where the interval lies within it. most_disagreement: the limit that the whole interval
-    of disagreement must exceed to fail. Raises BadInput for versions over different windows, NotApplicable for one
-    window.
+    As `drifts`, for one pair.
     """
-    n = _same_windows(baseline, candidate)
-    if bootstrap < 1 or not 0 < confidence < 1 or margin < 0:
-        raise BadInput(
-            f"bootstrap must be 1 or more, confidence in (0, 1) and margin 0 or more, not {bootstrap}, {confidence:g}, "
-            f"{margin:g}."
-        )
+    return drifts({"": (baseline, candidate)}, rng, rule, higher_is_better)[""]
+
+
+def drifts(
+    pairs: Mapping[str, tuple[Version, Version]],
+    rng: np.random.Generator,
+    rule: Rule = Rule(),
+    higher_is_better: Mapping[str, bool] | None = None,
+) -> dict[str, Drift]:
+    """Compare several pairs of versions, such as the explanations of one model by several methods.
+
+    Windows are resampled within their regimes, the same draws for both versions and for all pairs with the same
+    regimes, and every metric is computed anew on each. The intervals hold all at once, over all metrics and pairs, so
+    that noise fails the gate in about 1 - confidence of the cases however many are compared. higher_is_better: of
+    `scores`, true where it does not say. Raises BadInput for no pair and for versions over different windows,
+    NotApplicable for one window.
+    """
+    if not pairs:
+        raise BadInput("there is nothing to compare: no pair of versions was given.")
     direction = dict(higher_is_better or {})
-    everything = np.arange(n)
-    before, after = (_measured(version, everything, alpha, preset) for version in (baseline, candidate))
-    sign = {name: _sign(name, direction, preset, baseline) for name in before}
+    layouts: dict[bytes, Floats] = {}
+    parts: dict[str, _Part] = {}
+    for name in sorted(pairs):
+        baseline, candidate = pairs[name]
+        _check_same_windows(baseline, candidate)
+        layout = baseline.group.astype(str).tobytes()
+        if layout not in layouts:
+            layouts[layout] = times_drawn(baseline.group, rule.bootstrap, rng)
+        parts[name] = _compared(baseline, candidate, layouts[layout], direction, rule)
+    estimate = np.concatenate([part.estimate for part in parts.values()])
+    low, high = simultaneous(estimate, np.hstack([part.draws for part in parts.values()]), rule.confidence)
+    found: dict[str, Drift] = {}
+    start = 0
+    for name, part in parts.items():
+        stop = start + len(part.estimate)
+        found[name] = _judged(part, low[start:stop].tolist(), high[start:stop].tolist(), rule)
+        start = stop
+    return {name: found[name] for name in pairs}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One pair: metrics before and after, and gains with disagreement last, (m + 1,), and on resamples (b, m + 1)."""
+
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    estimate: Floats
+    draws: Floats
+
+
+def _compared(baseline: Version, candidate: Version, times: Floats, direction: Mapping[str, bool], rule: Rule) -> _Part:
+    (before, before_drawn), (after, after_drawn) = (_measured(one, times, rule) for one in (baseline, candidate))
+    sign = np.array([_sign(name, direction, rule.preset, baseline) for name in before])
     apart = disagreement(baseline.importance, candidate.importance)
-    gains = np.empty((bootstrap, len(before)))
-    drawn_apart = np.empty(bootstrap)
-    for draw in range(bootstrap):
-        rows = _resampled(baseline.group, rng)
-        one, two = (_measured(version, rows, alpha, preset) for version in (baseline, candidate))
-        gains[draw] = [sign[name] * (two[name] - one[name]) for name in before]
-        drawn_apart[draw] = apart[rows].mean()
-    tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(gains, [tail / len(before), 100 - tail / len(before)], axis=0)
-    changes = tuple(
-        Change(name, before[name], after[name], gain, least, most, _verdict(least, most, margin))
-        for name, gain, least, most in zip(
-            before, [sign[name] * (after[name] - before[name]) + 0.0 for name in before], low.tolist(), high.tolist()
-        )
+    gain = sign * (np.array(list(after.values())) - np.array(list(before.values()))) + 0.0
+    gains = sign * (after_drawn - before_drawn)
+    return _Part(
+        before, after, np.append(gain, apart.mean()), np.column_stack([gains, times @ apart / times.sum(axis=1)])
     )
-    apart_low, apart_high = map(float, np.percentile(drawn_apart, [tail, 100 - tail]))
-    passed = all(change.verdict != "worse" for change in changes) and apart_low <= most_disagreement
-    return Drift(changes, float(apart.mean()), apart_low, apart_high, passed)
+
+
+def _judged(part: _Part, low: list[float], high: list[float], rule: Rule) -> Drift:
+    changes = tuple(
+        Change(name, part.before[name], part.after[name], gain, least, most, _verdict(least, most, rule.margin))
+        for name, gain, least, most in zip(part.before, part.estimate.tolist(), low, high)
+    )
+    passed = all(change.verdict != "worse" for change in changes) and low[-1] <= rule.most_disagreement
+    return Drift(changes, float(part.estimate[-1]), max(low[-1], 0.0), min(high[-1], 1.0), passed)
 
 
 def disagreement(one: Floats, other: Floats) -> Floats:
@@ -139,9 +191,13 @@ def disagreement(one: Floats, other: Floats) -> Floats:
     return (1.0 - np.clip(rho, -1.0, 1.0)) / 2
 
 
-def _measured(version: Version, rows: Ints, alpha: float, preset: Preset) -> dict[str, float]:
-    found = explanation_scores(version.importance[rows], version.group[rows], alpha, preset)
-    return found | {name: float(values[rows].mean()) for name, values in version.scores.items()}
+def _measured(version: Version, times: Floats, rule: Rule) -> tuple[dict[str, float], Floats]:
+    """The metrics of a version, and on resamples (b, m)."""
+    local = LocalImportance.of(version.importance, version.group)
+    found = local.scores(rule.alpha, rule.preset) | {name: float(v.mean()) for name, v in version.scores.items()}
+    drawn = local.resampled(times, rule.alpha, rule.preset)
+    drawn |= {name: times @ values / times.sum(axis=1) for name, values in version.scores.items()}
+    return found, np.column_stack([drawn[name] for name in found])
 
 
 def _sign(name: str, direction: Mapping[str, bool], preset: Preset, version: Version) -> float:
@@ -157,14 +213,7 @@ def _verdict(low: float, high: float, margin: float) -> Verdict:
     return "same" if low >= -margin and high <= margin else "unresolved"
 
 
-def _resampled(group: Texts, rng: np.random.Generator) -> Ints:
-    """Rows drawn with replacement within each regime, as many as it has."""
-    return np.concatenate(
-        [rng.choice(np.flatnonzero(group == name), (group == name).sum()) for name in np.unique(group)]
-    )
-
-
-def _same_windows(baseline: Version, candidate: Version) -> int:
+def _check_same_windows(baseline: Version, candidate: Version) -> None:
     n = len(baseline.importance)
     if baseline.importance.shape != candidate.importance.shape or not np.array_equal(baseline.group, candidate.group):
         raise BadInput(
@@ -180,4 +229,3 @@ def _same_windows(baseline: Version, candidate: Version) -> int:
         for name, values in version.scores.items():
             if np.shape(values) != (n,) or not np.isfinite(values).all():
                 raise BadInput(f"score {name} must hold one finite value per window, {n} of them.")
-    return n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import ArrayLike
 from scipy.special import rel_entr
 from scipy.stats import rankdata
 
-from explainbench.core.arrays import Bools, Floats
+from explainbench.core.arrays import Bools, Floats, Ints
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.metrics._eamex_definitions import Preset, known, numbers, ordered_sum, shares
 
 ROUNDING = 1e-12  # shares closer than this are tied, and a cumulative share this little below alpha reaches it
 DIVERGENCE_ROUNDING = 1e-15  # a divergence below this is that of a uniform vector
+BLOCK = 64  # resamples scored at once: bounds memory
 
 
 def spread_divergence(importance: ArrayLike, preset: Preset = "paper") -> float:
@@ -26,15 +28,7 @@ def spread_divergence(importance: ArrayLike, preset: Preset = "paper") -> float:
     `holisticai`: its square root, and 1 for a single feature. Raises BadInput.
     """
     known(preset, get_args(Preset), "preset")
-    share = np.sort(shares(importance))
-    if len(share) == 1:
-        return 1.0 if preset == "holisticai" else 0.0
-    uniform = np.full(len(share), 1.0 / len(share))
-    middle = (share + uniform) / 2
-    nats = (rel_entr(share, middle).sum() + rel_entr(uniform, middle).sum()) / 2
-    divergence = float(nats / np.log(2))
-    divergence = 0.0 if divergence < DIVERGENCE_ROUNDING else min(divergence, 1.0)
-    return float(np.sqrt(divergence)) if preset == "holisticai" else divergence
+    return float(_spread(shares(importance)[None], preset)[0])
 
 
 def alpha_importance(importance: ArrayLike, alpha: float = 0.8, preset: Preset = "paper") -> float:
@@ -44,8 +38,7 @@ def alpha_importance(importance: ArrayLike, alpha: float = 0.8, preset: Preset =
     always 0.8. Raises BadInput.
     """
     known(preset, get_args(Preset), "preset")
-    share = shares(importance)
-    return _needed(share, _alpha(alpha, preset)) / len(share)
+    return float(_concentration(shares(importance)[None], alpha, preset)[0])
 
 
 def rank_alignment(
@@ -67,16 +60,13 @@ def rank_alignment(
     named = by_group if isinstance(by_group, Mapping) else {str(i): row for i, row in enumerate(by_group)}
     if not named:
         raise BadInput("by_group is empty; give the importances of at least one group of rows.")
-    if not 0 < alpha <= 1:
-        raise BadInput(f"alpha must lie in (0, 1], not {alpha:g}.")
-    overall = _top(shares(importance), alpha)
-    similarities = []
+    overall = shares(importance)
+    groups = []
     for name, values in named.items():
-        share = shares(values, f"by_group[{name!r}]")
-        if share.shape != overall.shape:
-            raise BadInput(f"by_group[{name!r}] has {len(share)} features, and importance has {len(overall)}.")
-        similarities.append(jaccard(overall, _top(share, alpha, None if preset == "paper" else overall)))
-    return float(np.sort(similarities).mean())
+        groups.append(shares(values, f"by_group[{name!r}]"))
+        if groups[-1].shape != overall.shape:
+            raise BadInput(f"by_group[{name!r}] has {len(groups[-1])} features, and importance has {len(overall)}.")
+    return float(_alignment(overall[None], [share[None] for share in groups], alpha, preset)[0])
 
 
 def rank_consistency(local: ArrayLike, preset: Preset = "paper") -> float:
@@ -92,14 +82,8 @@ def rank_consistency(local: ArrayLike, preset: Preset = "paper") -> float:
 def rank_consistency_by_feature(local: ArrayLike, preset: Preset = "paper") -> Floats:
     """C_j of each feature (d,): eq. 5 (`paper`) or one minus it (`holisticai`)."""
     known(preset, get_args(Preset), "preset")
-    rows = _several(numbers(local, "local importances", 2))
-    ranks = rankdata(-rows, method="average", axis=1)
-    usual = _most_frequent(ranks)
-    deviation = np.abs(ranks - usual).mean(axis=0)
-    spread = np.ptp(ranks, axis=0)
-    if preset == "holisticai":
-        return deviation / (spread + 1e-8)
-    return 1.0 - np.divide(deviation, spread, out=np.zeros_like(deviation), where=spread > 0)
+    ranks = _ranks(_several(numbers(local, "local importances", 2)))
+    return _consistency(_rank_histogram(ranks), preset)[0]
 
 
 def importance_stability(local: ArrayLike, preset: Preset = "paper") -> float:
@@ -109,24 +93,14 @@ def importance_stability(local: ArrayLike, preset: Preset = "paper") -> float:
     or never holds everything scores 1. `holisticai`: the relative variance itself, over n - 1 rows, weighted by mean
     importance, LOWER is better. Raises BadInput, NotApplicable for a single row.
     """
-    share = _several(shares(local, "local importances", 2))
-    stability = importance_stability_by_feature(local, preset)
-    if preset == "paper":
-        return float(np.sort(stability).mean())
-    weight = share.mean(axis=0)
-    return float(ordered_sum(weight / ordered_sum(weight) * stability))
+    known(preset, get_args(Preset), "preset")
+    return float(_stability_of_all(_several(shares(local, "local importances", 2)), None, preset)[0])
 
 
 def importance_stability_by_feature(local: ArrayLike, preset: Preset = "paper") -> Floats:
     """S_j of each feature (d,): one minus V_j / Vmax_j (`paper`), or V_j / Vmax_j (`holisticai`)."""
     known(preset, get_args(Preset), "preset")
-    share = _several(shares(local, "local importances", 2))
-    mean = share.mean(axis=0)
-    variance = share.var(axis=0, ddof=1 if preset == "holisticai" else 0)
-    largest = mean * (1 - mean)
-    relative = np.divide(variance, largest, out=np.zeros_like(mean), where=(mean > 0) & (mean < 1))
-    relative = np.clip(relative, 0.0, 1.0)
-    return relative if preset == "holisticai" else 1.0 - relative
+    return _stability(_several(shares(local, "local importances", 2)), None, preset)[0]
 
 
 def global_importance(local: ArrayLike) -> Floats:
@@ -142,63 +116,177 @@ def explanation_scores(
     Global importances, overall and per group, are mean shares. With one group, rank alignment is 1 by construction and
     left out. Raises BadInput, NotApplicable for a single row.
     """
-    share = _several(shares(local, "local importances", 2))
-    groups = np.asarray(group)
-    if groups.shape != (len(share),):
-        raise BadInput(f"group must give one name per row, {len(share)} of them, not shape {groups.shape}.")
-    overall = share.mean(axis=0)
-    scores = {
-        "spread_divergence": spread_divergence(overall, preset),
-        "alpha_importance": alpha_importance(overall, alpha, preset),
-        "rank_consistency": rank_consistency(share, preset),
-        "importance_stability": importance_stability(share, preset),
-    }
-    names = np.unique(groups)
-    if len(names) > 1:
-        by_group = {str(name): share[groups == name].mean(axis=0) for name in names}
-        scores["rank_alignment"] = rank_alignment(overall, by_group, alpha, preset)
-    return scores
+    return LocalImportance.of(local, group).scores(alpha, preset)
 
 
-def jaccard(one: Bools, other: Bools) -> float:
-    """|A and B| / |A or B| of two sets of features given as masks (d,); 1 for two empty sets."""
-    union = int((one | other).sum())
-    return int((one & other).sum()) / union if union else 1.0
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalImportance:
+    """Local importances, checked and ranked once, so that they can be scored on many resamples of their rows.
+
+    share: (n, d) rows that sum to one; ranks: (n, d) 1 for the most important; members: (n,) rows of each group.
+    """
+
+    share: Floats
+    ranks: Floats
+    members: Mapping[str, Bools]
+
+    @classmethod
+    def of(cls, local: ArrayLike, group: ArrayLike) -> LocalImportance:
+        """Check local importances (n, d), non-negative, and the group of each row (n,). As `explanation_scores`."""
+        share = _several(shares(local, "local importances", 2))
+        groups = np.asarray(group)
+        if groups.shape != (len(share),):
+            raise BadInput(f"group must give one name per row, {len(share)} of them, not shape {groups.shape}.")
+        return cls(share, _ranks(share), {str(name): groups == name for name in np.unique(groups)})
+
+    def scores(self, alpha: float = 0.8, preset: Preset = "paper") -> dict[str, float]:
+        """The five metrics of `explanation_scores`."""
+        return {name: float(values[0]) for name, values in self._scores(None, alpha, preset).items()}
+
+    def resampled(self, times: Floats, alpha: float = 0.8, preset: Preset = "paper") -> dict[str, Floats]:
+        """The five metrics on b resamples: times (b, n), how often each row is drawn; every group is drawn: (b,)."""
+        parts = [self._scores(times[first : first + BLOCK], alpha, preset) for first in range(0, len(times), BLOCK)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _scores(self, times: Floats | None, alpha: float, preset: Preset) -> dict[str, Floats]:
+        known(preset, get_args(Preset), "preset")
+        overall = _mean(self.share, times)
+        scores = {
+            "spread_divergence": _spread(overall, preset),
+            "alpha_importance": _concentration(overall, alpha, preset),
+            "rank_consistency": np.sort(_consistency(_rank_histogram(self.ranks, times), preset), axis=1).mean(axis=1),
+            "importance_stability": _stability_of_all(self.share, times, preset),
+        }
+        if len(self.members) > 1:
+            groups = [
+                _mean(self.share[member], None if times is None else times[:, member])
+                for member in self.members.values()
+            ]
+            scores["rank_alignment"] = _alignment(overall, groups, alpha, preset)
+        return scores
 
 
-def _alpha(alpha: float, preset: Preset) -> float:
+def jaccard(one: Bools, other: Bools) -> Floats:
+    """|A and B| / |A or B| of sets of features given as masks (..., d); 1 for two empty sets."""
+    union = (one | other).sum(axis=-1)
+    return np.where(union > 0, (one & other).sum(axis=-1) / np.maximum(union, 1), 1.0)
+
+
+# The arithmetic, for b vectors of importance at once; `times` (b, n) counts how often each row is drawn, None: once.
+
+
+def _mean(share: Floats, times: Floats | None) -> Floats:
+    """Mean shares (b, d), each row of which sums to one."""
+    if times is None:
+        return shares(share.mean(axis=0)[None], dimensions=2)
+    return shares(times @ share, dimensions=2)
+
+
+def _spread(share: Floats, preset: Preset) -> Floats:
+    d = share.shape[1]
+    if d == 1:
+        return np.full(len(share), 1.0 if preset == "holisticai" else 0.0)
+    ordered = np.sort(share, axis=1)
+    uniform = np.full(d, 1.0 / d)
+    middle = (ordered + uniform) / 2
+    nats = (rel_entr(ordered, middle).sum(axis=1) + rel_entr(uniform, middle).sum(axis=1)) / 2
+    divergence = np.minimum(nats / np.log(2), 1.0)
+    divergence[divergence < DIVERGENCE_ROUNDING] = 0.0
+    return np.sqrt(divergence) if preset == "holisticai" else divergence
+
+
+def _concentration(share: Floats, alpha: float, preset: Preset) -> Floats:
+    asked = _checked(alpha)
+    return _needed(share, 0.8 if preset == "holisticai" else asked) / share.shape[1]
+
+
+def _alignment(overall: Floats, groups: Sequence[Floats], alpha: float, preset: Preset) -> Floats:
+    top = _top(overall, _checked(alpha))
+    similarities = [jaccard(top, _top(share, alpha, None if preset == "paper" else top)) for share in groups]
+    return np.sort(similarities, axis=0).mean(axis=0)
+
+
+def _consistency(histogram: Ints | Floats, preset: Preset) -> Floats:
+    """C_j (b, d) from how often each feature has each rank (b, d, levels); a level is half a rank."""
+    there = histogram > 0
+    usual = histogram.argmax(axis=2)  # of equally frequent ranks the smallest
+    levels = np.arange(histogram.shape[2])
+    distance = np.abs(levels - usual[:, :, None])
+    deviation = (histogram * distance).sum(axis=2) / histogram.sum(axis=2) / 2
+    spread = (levels[-1] - there[:, :, ::-1].argmax(axis=2) - there.argmax(axis=2)) / 2
+    if preset == "holisticai":
+        return deviation / (spread + 1e-8)
+    return 1.0 - np.divide(deviation, spread, out=np.zeros_like(deviation), where=spread > 0)
+
+
+def _stability(share: Floats, times: Floats | None, preset: Preset) -> Floats:
+    """S_j (b, d); deviations are taken from the mean over all rows, so that a constant feature has none."""
+    n = len(share)
+    centre = share.mean(axis=0)
+    squares = (share - centre) ** 2
+    if times is None:
+        mean, variance = centre[None], squares.mean(axis=0)[None]
+    else:
+        mean = times @ share / n
+        variance = np.maximum(times @ squares / n - (mean - centre) ** 2, 0.0)
+    if preset == "holisticai":
+        variance = variance * (n / (n - 1))
+    largest = mean * (1 - mean)
+    relative = np.divide(variance, largest, out=np.zeros_like(mean), where=(mean > 0) & (mean < 1))
+    relative = np.clip(relative, 0.0, 1.0)
+    return relative if preset == "holisticai" else 1.0 - relative
+
+
+def _stability_of_all(share: Floats, times: Floats | None, preset: Preset) -> Floats:
+    stability = _stability(share, times, preset)
+    if preset == "paper":
+        return np.sort(stability, axis=1).mean(axis=1)
+    return ordered_sum(_mean(share, times) * stability)
+
+
+def _checked(alpha: float) -> float:
     if not 0 < alpha <= 1:
         raise BadInput(f"alpha must lie in (0, 1], not {alpha:g}.")
-    return 0.8 if preset == "holisticai" else alpha
+    return alpha
 
 
-def _needed(share: Floats, alpha: float) -> int:
-    """The number of features, largest first, that together hold alpha."""
-    cumulative = np.cumsum(np.sort(share)[::-1])
-    return int(np.argmax(cumulative >= alpha * cumulative[-1] - ROUNDING)) + 1
+def _needed(share: Floats, alpha: float) -> Ints:
+    """The number of features, largest first, that together hold alpha: (b, d) -> (b,)."""
+    cumulative = np.cumsum(np.sort(share, axis=1)[:, ::-1], axis=1)
+    return (cumulative >= alpha * cumulative[:, -1:] - ROUNDING).argmax(axis=1) + 1
 
 
 def _top(share: Floats, alpha: float, shunned: Bools | None = None) -> Bools:
-    """F_alpha as a mask (d,): every feature at least as important as the last one needed.
+    """F_alpha as masks (b, d): every feature at least as important as the last one needed.
 
     With `shunned`, no more than needed: of the features tied with the last one, shunned ones come last.
     """
-    count = _needed(share, alpha)
-    last = np.sort(share)[::-1][count - 1]
+    count = _needed(share, alpha)[:, None]
+    last = np.take_along_axis(np.sort(share, axis=1)[:, ::-1], count - 1, axis=1)
     if shunned is None:
         return share >= last - ROUNDING
     top = share > last + ROUNDING
-    tied = np.flatnonzero(np.abs(share - last) <= ROUNDING)
-    tied = tied[np.argsort(shunned[tied], kind="stable")]
-    top[tied[: count - int(top.sum())]] = True
-    return top
+    tied = np.abs(share - last) <= ROUNDING
+    place = np.argsort(np.argsort(np.where(tied, shunned, 2), axis=1, kind="stable"), axis=1)
+    return top | (tied & (place < count - top.sum(axis=1, keepdims=True)))
 
 
-def _most_frequent(ranks: Floats) -> Floats:
-    """The mode of each column of ranks (n, d), whole or half numbers in 1..d; of equally frequent ones the smallest."""
-    d = ranks.shape[1]
-    cells = (2 * ranks).astype(np.int64) + np.arange(d) * (2 * d + 1)
-    return np.bincount(cells.ravel(), minlength=d * (2 * d + 1)).reshape(d, -1).argmax(axis=1) / 2
+def _ranks(rows: Floats) -> Floats:
+    """1 for the most important feature of a row (n, d); ties share their mean rank."""
+    return rankdata(-rows, method="average", axis=1)
+
+
+def _rank_histogram(ranks: Floats, times: Floats | None = None) -> Ints | Floats:
+    """How often each feature has each whole or half rank 0, 1/2, 1 .. d: (b, d, 2 d + 1)."""
+    from scipy.sparse import csr_array
+
+    n, d = ranks.shape
+    levels = 2 * d + 1
+    place = (2 * ranks).astype(np.int64) + np.arange(d) * levels
+    if times is None:
+        return np.bincount(place.ravel(), minlength=d * levels).reshape(1, d, levels)
+    onehot = csr_array((np.ones(n * d), place.ravel(), np.arange(0, n * d + 1, d)), shape=(n, d * levels))
+    return (times @ onehot).reshape(-1, d, levels)
 
 
 def _several(rows: Floats) -> Floats:

@@ -26,6 +26,7 @@ from explainbench.core.evidence import Evidence, MetricCard
 from explainbench.core.registry import METRICS
 from explainbench.metrics._eamex_definitions import DEFINITIONS, Definition, Preset, Task, definition, shares
 from explainbench.metrics._eamex_importance import (
+    LocalImportance,
     alpha_importance,
     explanation_scores,
     global_importance,
@@ -59,6 +60,7 @@ __all__ = [
     "Curves",
     "Definition",
     "Eamex",
+    "LocalImportance",
     "PermutationImportance",
     "Predict",
     "Preset",

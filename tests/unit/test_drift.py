@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explainbench.analysis.drift import Version, disagreement, drift
+from explainbench.analysis.drift import Rule, Version, disagreement, drift, drifts
 from explainbench.core.cell import stream
 from explainbench.core.errors import BadInput
 
@@ -20,7 +20,8 @@ def _version(seed=0, flatter=0.0):
 
 
 def _run(baseline, candidate, **options):
-    return drift(baseline, candidate, stream(0, "drift"), **({"bootstrap": 120} | options))
+    direction = options.pop("higher_is_better", None)
+    return drift(baseline, candidate, stream(0, "drift"), Rule(**({"bootstrap": 400} | options)), direction)
 
 
 def test_a_version_does_not_drift_from_itself():
@@ -59,10 +60,26 @@ def test_direction_and_margin_of_further_scores():
 
 def test_noise_rarely_fails_the_gate():
     outcomes = [
-        drift(_version(2 * seed), _version(2 * seed + 1), stream(seed, "noise"), bootstrap=100).passed
-        for seed in range(6)
+        drift(_version(2 * seed), _version(2 * seed + 1), stream(seed, "noise"), Rule(bootstrap=200)).passed
+        for seed in range(20)
     ]
-    assert sum(outcomes) >= 5
+    assert sum(outcomes) >= 18
+    pairs = {str(seed): (_version(2 * seed), _version(2 * seed + 1)) for seed in range(20)}
+    together = drifts(pairs, stream(0, "noise"), Rule(bootstrap=200))
+    assert all(one.passed for one in together.values())  # the more is compared, the wider the intervals
+    assert all(one.changes[0].low < one.changes[0].gain < one.changes[0].high for one in together.values())
+
+
+def test_intervals_of_several_pairs_hold_all_at_once():
+    alone = _run(_version(), _version(1))
+    pairs = {str(seed): (_version(), _version(seed)) for seed in range(1, 9)}
+    among = drifts(pairs, stream(0, "drift"), Rule(bootstrap=400))
+    assert list(among) == list(pairs)
+    for one, two in zip(alone.changes, among["1"].changes, strict=True):
+        assert (two.baseline, two.candidate, two.gain) == (one.baseline, one.candidate, one.gain)
+        assert two.high - two.low > one.high - one.low
+    turned = drifts(dict(reversed(pairs.items())), stream(0, "drift"), Rule(bootstrap=400))
+    assert turned == among  # whatever the order
 
 
 def test_disagreement_by_hand_and_as_a_gate():
