@@ -24,9 +24,16 @@ class UncertaintyAwareness:
     """
 
     def score(self, evidence: Evidence) -> Mapping[str, Score]:
-        """For the set (1,). Raises NotApplicable for a model without a card, Pending for a card without the block."""
+        """For the set (1,): the metric, and `native_quantiles`, 1 for a model's own and 0 for conformal quantiles.
+
+        Raises NotApplicable for a model without a card, Pending for a card without the block.
+        """
         block = require(evidence.model.forecaster, HasCard).card.get("uncertainty")
         if block is None:
             raise Pending("the model's card holds no coverage of its quantiles; fit the model again")
         value = np.array([float(block["awareness"])])
-        return {"uncertainty_awareness": Score(value, np.clip(value, 0.0, 1.0))}
+        native = np.array([float(block["quantiles"] == "native")])
+        return {
+            "uncertainty_awareness": Score(value, np.clip(value, 0.0, 1.0)),
+            "native_quantiles": Score(native),
+        }
