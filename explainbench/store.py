@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -107,6 +110,27 @@ class CellStore:
     def folder(self, cell: Cell, cell_id: str) -> Path:
         """Where a cell lies: readable by people, unique by id."""
         return self.root / f"{cell.suite}.{cell.task}.{cell.model}.{cell.method}.{cell_id[:16]}"
+
+    @contextmanager
+    def one_runner(self) -> Iterator[None]:
+        """Hold the store: a second runner on it would remove what this one is writing. Raises Unavailable.
+
+        The lock is on the folder itself and ends with the process, however it ends.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            held = os.open(self.root, os.O_RDONLY)
+        except OSError as error:
+            raise Unavailable(f"{self.root} cannot be used ({error.strerror}); fix its permissions.") from error
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError as error:
+            raise Unavailable(
+                f"another process is computing cells in {self.root}; wait for it to end, then run evaluate again."
+            ) from error
+        finally:
+            os.close(held)
 
     def write(
         self,

@@ -89,7 +89,9 @@ def working_tree(folder: Path) -> str | None:
         return git(Path(top), "write-tree", *part, environment=environment)
 
 
-def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> str | None:
+def git(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None, strip: bool = True
+) -> str | None:
     """The output of a git command in `folder`, or None when it fails, is absent or takes too long."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
@@ -102,7 +104,10 @@ def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
+    if done.returncode:
+        return None
+    text = done.stdout.decode(errors="replace")
+    return text.strip() if strip else text
 
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SCHEMA = 1
+CONTENT = "content_sha256"  # key of a file of boards: the digest of everything else in it
 SUITE = "energy"
 MEASURED = ("EEI",)  # scores with a timing in them: never compared bit for bit
 MATRIX = 12  # entries up to which a board's file carries the matrix of all pairs; larger ones would dominate git
@@ -99,9 +100,10 @@ def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) 
         "means": _means(documents),
         "boards": documents,
     }
+    document[CONTENT] = sha256_json(document)
     path = boards_path(workspace, suite)
     write_json(path, document)
-    write_bytes(path.with_suffix(".csv"), _csv(documents).encode())
+    write_bytes(path.with_suffix(".csv"), board_csv(documents).encode())
     write_bytes(path.with_suffix(".md"), markdown(document).encode())
     return document
 
@@ -385,7 +387,7 @@ def _means(boards: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _csv(boards: Iterable[Mapping[str, Any]]) -> str:
+def board_csv(boards: Iterable[Mapping[str, Any]]) -> str:
     """All rows of all boards in long form; scores with a timing in them are left out: the file is bit-reproducible."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

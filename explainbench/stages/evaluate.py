@@ -129,7 +129,20 @@ def evaluate(
     """Bring the cell store to a suite's grid: compute what is missing, remove what left it, write cells.lock.json.
 
     Every finished cell is on disk before `on_finished` hears of it, so an interruption loses at most cells in flight.
+    Raises Unavailable while another process computes cells in the same store.
     """
+    with CellStore(workspace.cells).one_runner():
+        return _evaluate(workspace, params, workers, on_start, on_finished, suite)
+
+
+def _evaluate(
+    workspace: Workspace,
+    params: Params,
+    workers: int,
+    on_start: Callable[[Plan], None],
+    on_finished: Callable[[Finished | Failed], None],
+    suite: str,
+) -> Summary:
     began = time.perf_counter()
     todo = plan(workspace, params, suite)
     on_start(todo)

@@ -220,7 +220,7 @@ def no_board(project, stored):
         (missing_from_lock, {"record in the lock"}),
         (tampered_weights, {"weights"}),
         (tampered_card, {"model card"}),
-        (tampered_windows, {"window"}),
+        (tampered_windows, {"windows"}),
         (tampered_data, {"data file data/bqeb_standin/series.csv", "DVC"}),
         (stray_data, {"data file data/bqeb_standin/more.csv", "DVC"}),
         (tampered_manifest, {"dataset manifest"}),
@@ -318,7 +318,7 @@ class Again:
     def __init__(self, stored, same):
         self.expected = stored.record.result_digest
         self.found = self.expected if same else "other"
-        self.same_bits, self.detail = same, "same bits" if same else "scores differ"
+        self.holds, self.detail = same, "same bits" if same else "scores differ"
 
 
 def test_replay(project, published):
