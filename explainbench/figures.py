@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,40 @@ def scores_figure(stored: StoredCell) -> Figure | None:
         axes.set_visible(False)
     figure.suptitle(f"{stored.cell}: scores per window, by regime", fontsize=11)
     return figure
+
+
+def draw_contexts(document: Mapping[str, Any], path: Path) -> Path:
+    """Task T3 as heat maps, a row per task: Act and EDTS of models, DSS and EEI of methods, in every context.
+
+    document: results/contexts.json. Each cell is the mean over what its row does not name.
+    """
+    panels = (("act", "model"), ("edts", "model"), ("dss", "method"), ("eei", "method"))
+    names = [context["name"] for context in document["contexts"]]
+    tasks = document["tasks"]
+    figure = _figure(4.2 * len(panels), 3.6 * len(tasks))
+    grid = figure.subplots(len(tasks), len(panels), squeeze=False)
+    figure.subplots_adjust(left=0.09, right=0.97, top=0.93, bottom=0.17, wspace=0.75, hspace=0.65)
+    for line, (task, found) in zip(grid, tasks.items(), strict=True):
+        for axes, (index, by) in zip(line, panels, strict=True):
+            labels = sorted({row[by] for row in found["rows"]})
+            table = np.full((len(labels), len(names)), np.nan)
+            for (i, label), (j, context) in product(enumerate(labels), enumerate(names)):
+                here = [r["values"][index] for r in found["rows"] if r[by] == label and r["context"] == context]
+                known = [value for value in here if value is not None]
+                if known:
+                    table[i, j] = np.mean(known)
+            axes.imshow(table, vmin=0, vmax=1, cmap="cividis", aspect="auto")
+            for i, j in np.ndindex(table.shape):
+                text = "-" if np.isnan(table[i, j]) else f"{table[i, j]:.2f}"
+                dark = np.isnan(table[i, j]) or table[i, j] > 0.55
+                axes.text(j, i, text, ha="center", va="center", fontsize=6, color=INK if dark else "white")
+            axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=7)
+            axes.set_yticks(range(len(labels)), labels, fontsize=7)
+            share = found["variance_shares"][index].get("context")
+            due = "" if share is None else f", {share:.0%} due to context"
+            axes.set_title(f"{task}: {index.upper()}{due}", fontsize=9, loc="left")
+    figure.suptitle("Deployment contexts (illustrative values)", fontsize=11)
+    return _save(figure, path)
 
 
 def _figure(width: float, height: float) -> Figure:

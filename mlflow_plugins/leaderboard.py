@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from explainbench.analysis.aliases import alias_classes
-from explainbench.analysis.boards import Entry, board_json, build_boards, scores_from_columns
-from explainbench.analysis.composites import efficiency
+from explainbench.analysis.boards import Entry, Resampled, board_json, build_boards, scores_from_columns
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
-from explainbench.analysis.suites import load_boards, suite_boards
+from explainbench.analysis.suitability import with_measurements
+from explainbench.analysis.suites import disagreement, load_boards, suite_boards
 from explainbench.core.arrays import Floats
-from explainbench.core.cell import Skipped
 from explainbench.core.errors import BadInput, Corrupt
 from explainbench.core.files import read_json, read_npz, write_bytes, write_json
 from explainbench.core.params import Params
@@ -83,8 +82,13 @@ def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) 
     if suite == SUITE:
         boards, more = _energy_boards(found, profile, params), {"banner": _banner(params.suites.energy.dataset)}
     else:
-        boards = suite_boards(suite, (row.entry for row in found.rows), params.statistics, params.seed)
-        more = {"banner": load_boards(suite).banner or None, "pending": unscored_cells(workspace, suite, "pending")}
+        entries = [row.entry for row in found.rows]
+        boards = suite_boards(suite, entries, params.statistics, params.seed)
+        more = {
+            "banner": load_boards(suite).banner or None,
+            "pending": unscored_cells(workspace, suite, "pending"),
+            "disagreement": disagreement(suite, entries),
+        }
     documents = [_checked(board, problems) for board in boards]
     document = {
         "schema": SCHEMA,
@@ -109,7 +113,9 @@ def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) 
 
 
 def _energy_boards(found: Collection, profile: Mapping[str, Any] | None, params: Params) -> list[dict[str, Any]]:
-    entries = [with_efficiency(row.entry, profile, params.profile.reference_seconds) for row in found.rows]
+    entries = [
+        with_measurements(row.entry, profile, params.profile.reference_seconds, params.contexts) for row in found.rows
+    ]
     bounds = frozen_bounds(params.protocol)
     return [
         {**board_json(board), "name": f"{prefix}{board.name}"}
@@ -177,10 +183,19 @@ def _importance(store: Store, run: Run, record: CellRecord) -> Floats | None:
     card = record.spec.method_card
     if card.get("category") == "baseline" or not card.get("deterministic") or card.get("vector") != "signed":
         return None
+    return _explanations(store, run, record).get("importance")
+
+
+def _resampled(store: Store, run: Run, record: CellRecord) -> Resampled | None:
+    arrays = _explanations(store, run, record) if record.spec.method_card.get("resampled") else {}
+    return Resampled.of(arrays) if arrays else None
+
+
+def _explanations(store: Store, run: Run, record: CellRecord) -> dict[str, Any]:
     path = store.artifact(run, EXPLANATIONS)
     if path is None or sha256_file(path) != record.artifacts.get(EXPLANATIONS):
-        return None  # the audit says what is wrong; here it only means that no alias is claimed
-    return read_npz(path).get("importance")
+        return {}  # the audit says what is wrong; here it only means no alias and no interval
+    return read_npz(path)
 
 
 def _one_run_per_cell(runs: Iterable[Run], lock: Mapping[str, str], ours: str) -> dict[str, Run]:
@@ -239,6 +254,7 @@ def _collected(store: Store, run: Run, lock: Mapping[str, str]) -> Collected:
         baseline=card.get("category") == "baseline",
         deterministic=bool(card.get("deterministic")),
         weights_source=record.spec.weights_source,
+        resampled=_resampled(store, run, record),
     )
     return Collected(entry, run.info.run_id, problem, _importance(store, run, record))
 
@@ -252,17 +268,6 @@ def read_profile(workspace: Workspace) -> dict[str, Any] | None:
     if not isinstance(content, dict) or not isinstance(content.get("cells"), dict):
         raise Corrupt(f"{path} is not a profile; run `explainbench profile` again.")
     return content
-
-
-def with_efficiency(entry: Entry, profile: Mapping[str, Any] | None, reference_seconds: float) -> Entry:
-    """The entry with Efficiency joined from the profile: raw = median seconds t, value = 1/(1 + t/t_ref) (eq. 8)."""
-    cells = {} if profile is None else profile["cells"]
-    timed = cells.get(str(entry.cell))
-    if timed is None:
-        return entry
-    scores = {**entry.scores, "efficiency": efficiency(float(timed["median_seconds"]), reference_seconds)}
-    skipped: dict[str, Skipped] = {key: gap for key, gap in entry.skipped.items() if key != "efficiency"}
-    return replace(entry, scores=scores, skipped=skipped)
 
 
 def unscored_cells(workspace: Workspace, suite: str, status: str) -> dict[str, str]:
@@ -356,6 +361,14 @@ def markdown(document: Mapping[str, Any]) -> str:
         for board in empty:
             reasons = sorted({row["reason"] for row in board["rows"] if row["reason"]})
             lines.append(f"- {title(board)}: {'; '.join(reasons)}")
+    if document.get("disagreement"):
+        lines += ["", "## Do the metrics agree?", "", "Kendall's tau of the methods' order, within one model.", ""]
+        lines += ["| task | model | metrics | methods | tau |", "| --- | --- | --- | ---: | ---: |"]
+        for row in document["disagreement"]:
+            tau = "" if row["tau"] is None else f"{row['tau']:.2f}"
+            lines.append(
+                f"| {row['task']} | {row['model']} | {row['one']}, {row['other']} | {row['methods']} | {tau} |"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from explainbench.analysis.ablation import component_shares, weight_sensitivity
 from explainbench.analysis.aliases import alias_classes
 from explainbench.analysis.boards import Entry, check_entries, scores_from_columns
 from explainbench.analysis.comparisons import holm, independent_groups
-from explainbench.analysis.composites import Parts, efficiency
+from explainbench.analysis.composites import Parts
 from explainbench.analysis.intervals import resample_indices
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
 from explainbench.analysis.sanity import (
@@ -24,72 +24,89 @@ from explainbench.analysis.sanity import (
     preference,
     regime_interaction,
 )
+from explainbench.analysis.suitability import suitability, with_measurements
 from explainbench.core.arrays import Floats, Texts
 from explainbench.core.cell import Cell, stream
-from explainbench.core.errors import NotApplicable
+from explainbench.core.errors import NotApplicable, Pending
 from explainbench.core.files import read_json
 from explainbench.core.params import Params
-from explainbench.core.registry import METRICS
+from explainbench.core.registry import METHODS, METRICS
 from explainbench.core.workspace import Workspace
 from explainbench.store import CellStore, StoredCell
 
-COMPONENTS = {  # composites of more than one component, and what these are
+COMPONENTS = {  # composites of more than one component, and what these are; DSS has equal weights
     "EQI": ("faithfulness", "fidelity"),
     "EDTS": ("actionability", "uncertainty_awareness"),
     "EEI": ("efficiency", "deployment_suitability"),
+    "DSS": ("hardware", "memory", "latency", "energy", "privacy"),
 }
 JUDGED = ("faithfulness_skill", "stability", "fidelity")  # per-window scores on which baselines and regimes are shown
+DEFINED = 0.9  # share of windows on which a method has a score, below which it is left out of a comparison
 RESAMPLES = 2_000  # of correlations between metrics
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stored:
-    """Finished cells as the checks see them: the boards' entries by cell, and the stored cells they come from."""
+class Finished:
+    """A finished cell as the checks see it.
 
-    entries: Mapping[Cell, Entry]
-    cells: Mapping[Cell, StoredCell]
+    entry: as boards see it; regime: (n,) of its windows; importance: e (n, g), read when asked for.
+    """
 
-    def ranked(self, task: str, model: str) -> list[Entry]:
-        """The cells of one (task, model) that are no baselines, by name."""
-        return [
-            entry
-            for cell, entry in self.entries.items()
-            if (cell.task, cell.model) == (task, model) and not entry.baseline
-        ]
+    entry: Entry
+    regime: Texts
+    importance: Callable[[], Floats]
+    signed: bool = True
 
-    @property
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """The finished cells of the energy suite, in the order of their names, and results/profile.json, if it is there."""
+
+    cells: Mapping[Cell, Finished]
+    profile: Mapping[str, Any] | None = None
+
+    def ranked(self, task: str, model: str) -> list[Finished]:
+        """The cells of one (task, model) that are no baselines."""
+        here = (each for cell, each in self.cells.items() if (cell.task, cell.model) == (task, model))
+        return [each for each in here if not each.entry.baseline]
+
+    def groups(self) -> list[tuple[str, str]]:
+        """The (task, model) pairs that have cells."""
+        return sorted({(cell.task, cell.model) for cell in self.cells})
+
     def tasks(self) -> list[str]:
         """The tasks that have cells."""
-        return sorted({cell.task for cell in self.entries})
+        return sorted({cell.task for cell in self.cells})
 
-    def models(self, task: str) -> list[str]:
-        """The models that have cells on a task."""
-        return sorted({cell.model for cell in self.entries if cell.task == task})
-
-    def importance(self, cell: Cell) -> Floats:
-        """e (n, g) of a cell, from its explanations.npz."""
-        return self.cells[cell].explanations()["importance"]
-
-    def regime(self, cell: Cell) -> Texts:
-        """Regimes (n,) of a cell's windows."""
-        return self.cells[cell].explanations()["regime"]
+    def only(self, models: Collection[str]) -> Grid:
+        """The cells of some models. Raises BadInput where there is none."""
+        kept = {cell: each for cell, each in self.cells.items() if cell.model in models}
+        check_entries(each.entry for each in kept.values())
+        return replace(self, cells=kept)
 
 
-def read_cells(workspace: Workspace, params: Params) -> Stored:
-    """The finished energy cells with their latency joined. Raises BadInput: no cells, or two protocol versions."""
-    cells = {stored.cell: stored for stored in CellStore(workspace.cells) if stored.cell.suite == "energy"}
-    entries = check_entries(_entry(stored) for stored in cells.values())
+def read_cells(workspace: Workspace, params: Params) -> Grid:
+    """The finished energy cells with what the profile measured joined.
+
+    Raises BadInput: no cells, one cell twice, or two protocol versions in one store, with the list.
+    """
     path = workspace.results / "profile.json"
-    timed = read_json(path)["cells"] if path.is_file() else {}
-    joined = [_with_latency(entry, timed, params.profile.reference_seconds) for entry in entries]
-    return Stored({entry.cell: entry for entry in joined}, cells)
+    profile = read_json(path) if path.is_file() else None
+    found = [_finished(stored) for stored in CellStore(workspace.cells) if stored.cell.suite == "energy"]
+    order = check_entries(each.entry for each in found)
+    by_cell = {each.entry.cell: each for each in found}
+    reference = params.profile.reference_seconds
+    joined = [with_measurements(entry, profile, reference, params.contexts) for entry in order]
+    return Grid({entry.cell: replace(by_cell[entry.cell], entry=entry) for entry in joined}, profile)
 
 
-def _entry(stored: StoredCell) -> Entry:
+def _finished(stored: StoredCell) -> Finished:
     table = stored.scores()
-    windows, scores, skipped = scores_from_columns({key: table.column(key).to_pylist() for key in table.column_names})
+    columns = {key: table.column(key).to_pylist() for key in table.column_names}
+    windows, scores, skipped = scores_from_columns(columns)
+    regime = dict(zip(columns["window"], columns["regime"], strict=True))
     card = stored.record.spec.method_card
-    return Entry(
+    entry = Entry(
         cell=stored.cell,
         cell_id=stored.record.cell_id,
         record_digest=stored.digest,
@@ -101,71 +118,81 @@ def _entry(stored: StoredCell) -> Entry:
         deterministic=bool(card.get("deterministic")),
         weights_source=stored.record.spec.weights_source,
     )
+    return Finished(
+        entry,
+        np.array([regime[window] for window in range(len(windows))]),
+        lambda: stored.explanations()["importance"],
+        card.get("vector") == "signed",
+    )
 
 
-def _with_latency(entry: Entry, timed: Mapping[str, Any], reference_seconds: float) -> Entry:
-    if str(entry.cell) not in timed:
-        return entry
-    score = efficiency(float(timed[str(entry.cell)]["median_seconds"]), reference_seconds)
-    skipped = {key: gap for key, gap in entry.skipped.items() if key != "efficiency"}
-    return replace(entry, scores={**entry.scores, "efficiency": score}, skipped=skipped)
-
-
-def weights(stored: Stored, params: Params) -> list[dict[str, Any]]:
+def weights(grid: Grid, params: Params) -> list[dict[str, Any]]:
     """Composite weights over their simplex, and each component left out, per task and composite."""
     rows = []
-    for task in stored.tasks:
+    for task in grid.tasks():
         for composite, names in COMPONENTS.items():
             row: dict[str, Any] = {
                 "task": task, "composite": composite, "components": list(names), "entries": 0, "points": [],
                 "lowest_tau": None, "shares": [], "reason": "",
             }  # fmt: skip
-            values, row["cells"], row["reason"] = _components(stored, params, task, names)
+            values, row["cells"], missing = _components(grid, params, task, composite)
             row["entries"] = len(values)
-            default = np.array([getattr(params.statistics.weights, name) for name in names])
+            default = np.array([getattr(params.statistics.weights, name, 1 / len(names)) for name in names])
             row["default"] = default.tolist()
             try:
-                points = weight_sensitivity(values, default)
+                points = weight_sensitivity(values, default, 0.1 if len(names) == 2 else 0.25)
                 row["points"] = [{"weights": list(point.weights), "tau": point.tau} for point in points]
                 row["lowest_tau"] = min((point.tau for point in points if point.tau is not None), default=None)
                 row["shares"] = [asdict(share) for share in component_shares(values, default, names)]
-                row["reason"] = ""
             except NotApplicable as gap:
-                row["reason"] = row["reason"] or gap.reason
+                row["reason"] = gap.reason if len(values) else missing or gap.reason
             rows.append(row)
     return rows
 
 
-def _components(stored: Stored, params: Params, task: str, names: tuple[str, ...]) -> tuple[Floats, list[str], str]:
+def _components(grid: Grid, params: Params, task: str, composite: str) -> tuple[Floats, list[str], str]:
     """Mean components (m, k) of the ranked cells that have all of them, the cells, and why the first other has not.
 
     Cells that agree in all components to 1e-12 count once: a score that cannot depend on the method is one entry.
     """
-    bounds = _bounds(params.protocol)
     means: dict[tuple[float, ...], str] = {}
     reason = ""
-    for model in stored.models(task):
-        for entry in stored.ranked(task, model):
-            parts = Parts(task, entry.scores, entry.skipped, bounds, params.statistics.weights)
+    for model in [model for where, model in grid.groups() if where == task]:
+        for entry in (each.entry for each in grid.ranked(task, model)):
             try:
-                row = [parts.faithfulness()[0] if name == "faithfulness" else parts.value(name) for name in names]
+                row = _suitability(grid, params, entry) if composite == "DSS" else _parts(params, entry, composite)
             except NotApplicable as gap:
                 reason = reason or gap.reason
                 continue
-            if all(np.isfinite(values).any() for values in row):
-                means.setdefault(tuple(round(float(np.nanmean(values)), 12) for values in row), str(entry.cell))
-    return np.array(list(means)).reshape(-1, len(names)), list(means.values()), reason
+            if np.isfinite(row).all():
+                means.setdefault(tuple(round(value, 12) for value in row), str(entry.cell))
+    return np.array(list(means)).reshape(-1, len(COMPONENTS[composite])), list(means.values()), reason
 
 
-def baselines(stored: Stored, params: Params) -> list[dict[str, Any]]:
+def _parts(params: Params, entry: Entry, composite: str) -> list[float]:
+    """Means over windows of a composite's components, NaN for one without a defined window. Raises NotApplicable."""
+    parts = Parts(entry.cell.task, entry.scores, entry.skipped, _bounds(params.protocol), params.statistics.weights)
+    found = [parts.faithfulness()[0] if name == "faithfulness" else parts.value(name) for name in COMPONENTS[composite]]
+    return [float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else np.nan for values in found]
+
+
+def _suitability(grid: Grid, params: Params, entry: Entry) -> list[float]:
+    """The five terms of Deployment Suitability in the reference context. Raises Pending."""
+    measured = None if grid.profile is None else grid.profile["cells"].get(str(entry.cell))
+    if measured is None or not params.contexts:
+        raise Pending("not profiled yet, or params.yaml names no deployment context")
+    return list(astuple(suitability(measured, METHODS.card(entry.cell.method), params.contexts[0])))
+
+
+def baselines(grid: Grid, params: Params) -> list[dict[str, Any]]:
     """Where random, recency, seasonal-lag and oracle rankings stand among the methods of each model."""
     rows = []
-    for task, model, metric in _judged(stored):
-        methods = {entry.cell.method: scores_of(entry, metric) for entry in stored.ranked(task, model)}
+    for task, model, metric in _judged(grid):
+        methods = {each.entry.cell.method: scores_of(each.entry, metric) for each in grid.ranked(task, model)}
         methods = {name: scores for name, scores in methods.items() if len(scores)}
-        for cell, entry in stored.entries.items():
-            scores = scores_of(entry, metric)
-            if not entry.baseline or (cell.task, cell.model) != (task, model) or not len(scores):
+        for cell, each in grid.cells.items():
+            scores = scores_of(each.entry, metric)
+            if not each.entry.baseline or (cell.task, cell.model) != (task, model) or not len(scores):
                 continue
             row: dict[str, Any] = {"task": task, "model": model, "metric": metric, "baseline": cell.method}
             try:
@@ -178,13 +205,13 @@ def baselines(stored: Stored, params: Params) -> list[dict[str, Any]]:
     return rows
 
 
-def diagnosticity(stored: Stored, params: Params) -> list[dict[str, Any]]:
+def diagnosticity(grid: Grid, params: Params) -> list[dict[str, Any]]:
     """Per task and metric: how often a cell beats the random ranking on the same window (Chan et al. 2022).
 
     Windows are the units: each window's share of wins over all ranked cells, ties half.
     """
     rows = []
-    for task in stored.tasks:
+    for task in grid.tasks():
         for metric in params.suites.energy.metrics:
             card = METRICS.card(metric)
             row: dict[str, Any] = {"task": task, "metric": metric, "value": None, "low": None, "high": None, "n": 0}
@@ -192,10 +219,13 @@ def diagnosticity(stored: Stored, params: Params) -> list[dict[str, Any]]:
                 rows.append(row | {"reason": f"a property of the {card.level}: it never looks at an explanation"})
                 continue
             wins = []
-            for model in stored.models(task):
-                control = stored.entries.get(Cell("energy", task, model, "random"))
-                for entry in stored.ranked(task, model) if control else ():
-                    here, there = (scores_of(each, metric) for each in (entry, control) if each)
+            for model in [model for where, model in grid.groups() if where == task]:
+                control = grid.cells.get(Cell("energy", task, model, "random"))
+                if control is None:
+                    continue
+                there = scores_of(control.entry, metric)
+                for each in grid.ranked(task, model):
+                    here = scores_of(each.entry, metric)
                     if len(here) and len(here) == len(there):
                         won = preference(here, there)
                         wins.append(won if card.higher_is_better else 1 - won)
@@ -212,12 +242,14 @@ def diagnosticity(stored: Stored, params: Params) -> list[dict[str, Any]]:
     return rows
 
 
-def metric_disagreement(stored: Stored, params: Params) -> list[dict[str, Any]]:
+def metric_disagreement(grid: Grid, params: Params) -> list[dict[str, Any]]:
     """Rank correlation between metrics over the ranked cells of each task, and how many metrics that amounts to."""
     rows = []
-    for task in stored.tasks:
-        ranked = [entry for cell, entry in stored.entries.items() if cell.task == task and not entry.baseline]
-        names = sorted({name for entry in ranked for name in entry.scores})
+    for task in grid.tasks():
+        ranked = [
+            each.entry for each in grid.cells.values() if each.entry.cell.task == task and not each.entry.baseline
+        ]
+        names = ["faithfulness_skill", *params.suites.energy.metrics]
         table = {}
         for name in names:
             means = np.array([_mean(entry, name) for entry in ranked])
@@ -241,21 +273,21 @@ def metric_disagreement(stored: Stored, params: Params) -> list[dict[str, Any]]:
     return rows
 
 
-def regimes(stored: Stored, params: Params) -> list[dict[str, Any]]:
+def regimes(grid: Grid, params: Params) -> list[dict[str, Any]]:
     """Scores per regime of each model's methods, with an interaction test, Holm over the models of (task, metric).
 
     level: the test of three or more regimes on the window's mean score, by the branch that its gate took.
     """
     rows: list[dict[str, Any]] = []
-    for task, model, metric in _judged(stored):
-        entries = [entry for entry in stored.ranked(task, model) if len(scores_of(entry, metric))]
+    for task, model, metric in _judged(grid):
         row: dict[str, Any] = {"task": task, "model": model, "metric": metric, "p": None, "p_holm": None, "reason": ""}
-        scores = {entry.cell.method: scores_of(entry, metric) for entry in entries}
-        scores = {name: values for name, values in scores.items() if np.isfinite(values).mean() >= 0.9}
+        ranked = grid.ranked(task, model)
+        scores = {each.entry.cell.method: scores_of(each.entry, metric) for each in ranked}
+        scores = {k: values for k, values in scores.items() if len(values) and np.isfinite(values).mean() >= DEFINED}
         try:
             if not scores:
                 raise NotApplicable("no method has a score on enough windows")
-            regime = stored.regime(entries[0].cell)
+            regime = ranked[0].regime
             defined = np.all([np.isfinite(values) for values in scores.values()], axis=0)
             kept = {name: values[defined] for name, values in scores.items()}
             rng = stream(params.seed, "checks", "regimes", task, model, metric)
@@ -270,7 +302,7 @@ def regimes(stored: Stored, params: Params) -> list[dict[str, Any]]:
         except NotApplicable as gap:
             row["reason"] = gap.reason
         rows.append(row)
-    for task in stored.tasks:
+    for task in grid.tasks():
         for metric in JUDGED:
             family = [row for row in rows if (row["task"], row["metric"]) == (task, metric) and row["p"] is not None]
             for row, p in zip(family, holm(np.array([row["p"] for row in family])), strict=True):
@@ -278,18 +310,14 @@ def regimes(stored: Stored, params: Params) -> list[dict[str, Any]]:
     return rows
 
 
-def aliases(stored: Stored) -> list[dict[str, Any]]:
+def aliases(grid: Grid) -> list[dict[str, Any]]:
     """Methods of one model that give the same explanation to 1e-6, measured on their stored explanations."""
     rows = []
-    for task in stored.tasks:
-        for model in stored.models(task):
-            compared = {}
-            for entry in stored.ranked(task, model):
-                card = stored.cells[entry.cell].record.spec.method_card
-                if card.get("deterministic") and card.get("vector") == "signed":
-                    compared[entry.cell.method] = stored.importance(entry.cell)
-            classes = sorted(set(alias_classes(compared).values()))
-            rows.append({"task": task, "model": model, "compared": sorted(compared), "classes": classes})
+    for task, model in grid.groups():
+        exact = [each for each in grid.ranked(task, model) if each.entry.deterministic and each.signed]
+        compared = {each.entry.cell.method: each.importance() for each in exact}
+        classes = sorted(set(alias_classes(compared).values()))
+        rows.append({"task": task, "model": model, "compared": sorted(compared), "classes": classes})
     return rows
 
 
@@ -301,12 +329,11 @@ def scores_of(entry: Entry, metric: str) -> Floats:
     return score.raw if score.value is None else score.value
 
 
-def _judged(stored: Stored) -> Iterator[tuple[str, str, str]]:
-    for task in stored.tasks:
-        for model in stored.models(task):
-            for metric in JUDGED:
-                if any(metric in entry.scores for entry in stored.ranked(task, model)):
-                    yield task, model, metric
+def _judged(grid: Grid) -> Iterator[tuple[str, str, str]]:
+    for task, model in grid.groups():
+        for metric in JUDGED:
+            if any(metric in each.entry.scores for each in grid.ranked(task, model)):
+                yield task, model, metric
 
 
 def _mean(entry: Entry, metric: str) -> float:
@@ -325,5 +352,6 @@ def interval(values: Floats, params: Params) -> dict[str, Any]:
     return asdict(estimate(values, indices, params.statistics.confidence))
 
 
+@cache
 def _bounds(protocol: str) -> Bounds | None:
     return load_bounds(protocol) if (SHIPPED / f"{protocol}.json").is_file() else None
