@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, NotApplicable, Unavailable
 from explainbench.core.params import Params
+from explainbench.core.provenance import sha256_file
 from explainbench.core.workspace import Workspace
+from explainbench.stages.bundle import CHECKSUMS, checksum_problems, opened, read_crate
 from explainbench.stages.suite import NAMES as SUITES
 from explainbench.store import RECORD, CellStore, StoredCell
 from mlflow_plugins._board_links import board_links, row_links
@@ -25,7 +27,10 @@ from mlflow_plugins.publish import PREFIX, experiment_name
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-__all__ = ["Chain", "Link", "Replayed", "audit", "audit_all", "audit_board", "directory_md5", "render", "verdict"]
+__all__ = [
+    "Chain", "Link", "Replayed", "audit", "audit_all", "audit_board", "audit_bundle", "cells_of", "directory_md5",
+    "render", "verdict",
+]  # fmt: skip
 
 
 class Replayed(Protocol):
@@ -85,6 +90,62 @@ def audit_board(
             yield _chain(site, _resolve(workspace, cell), recompute)
         return
     raise BadInput(f"there is no board {name!r} in {workspace.results}.")
+
+
+def is_board(workspace: Workspace, name: str) -> bool:
+    """Whether a suite has a board of that name."""
+    site = Site(workspace)
+    return any(one["name"] == name for suite in SUITES for one in (site.boards(suite) or {"boards": []})["boards"])
+
+
+def cells_of(workspace: Workspace, what: str) -> list[StoredCell]:
+    """The stored cells behind a board, or the one behind a run id, a cell id or a cell name. Raises BadInput."""
+    site, names = Site(workspace), [what]
+    for suite in SUITES:
+        for board in (site.boards(suite) or {"boards": []})["boards"]:
+            if board["name"] == what:
+                names = sorted({ref["cell"] for row in board["rows"] for ref in row["cells"]})
+    subjects = [_resolve(workspace, name) for name in names]
+    for subject in subjects:
+        if subject.stored is None:
+            raise BadInput(f"{subject.cell}: {subject.problem}")
+    return [subject.stored for subject in subjects if subject.stored is not None]
+
+
+def audit_bundle(path: Path, recompute: Callable[[Workspace], Recompute] | None = None) -> Iterator[Chain]:
+    """A file of `explainbench export`, on its own: its checksums, its crate, then everything that is in it.
+
+    Raises BadInput or Corrupt for a file that is no bundle or does not unpack safely.
+    """
+    with opened(path) as workspace:
+        yield Chain(path.name, "", None, tuple(in_part("bundle", bundle_links(workspace.root))))
+        yield from audit_all(workspace, None if recompute is None else recompute(workspace), None, bundle=True)
+
+
+def bundle_links(folder: Path) -> Iterator[Link]:
+    """Every file of an unpacked bundle against its list of checksums, and the crate's metadata against the same."""
+    problems = checksum_problems(folder)
+    for name, expected, found in problems:
+        cause = f"{name} or {CHECKSUMS} was altered after the export; get the bundle from its publisher again"
+        yield Link(f"bundle file {name}", expected, found, False, cause)
+    if not problems:
+        yield Link("bundle files", "", "", True, f"every file has the digest of {CHECKSUMS}")
+    try:
+        described = read_crate(folder)
+    except BadInput as error:
+        yield Link("RO-Crate", "readable", "unreadable", False, str(error))
+        return
+    wrong = [name for name, digest in described.items() if _digest(folder / name) != digest]
+    for name in wrong:
+        yield Link(
+            f"crate entity {name}", described[name], _digest(folder / name), False, "the crate or file was altered"
+        )
+    if not wrong:
+        yield Link("RO-Crate", "", "", True, f"{len(described)} files as its metadata describes them")
+
+
+def _digest(path: Path) -> str:
+    return sha256_file(path) if path.is_file() else "missing"
 
 
 def _boards(site: Site, suite: str) -> Iterator[Chain]:

@@ -41,6 +41,7 @@ Workers = Annotated[
 ]
 SuiteName = Annotated[str, typer.Option("--suite", help="energy, ground_truth, agnostic or axe.")]
 
+ALONE = ("audit", "diff", "schema")  # commands that also work outside a project
 CORES = len(os.sched_getaffinity(0))  # those this process may use, not those the machine has
 
 
@@ -65,10 +66,16 @@ def project(
     profile: Annotated[str | None, typer.Option(help="Profile of params.yaml laid over it: pilot, smoke, …")] = None,
 ) -> None:
     """Find the project and read its parameters."""
+    from explainbench.core.errors import BadInput
     from explainbench.core.params import load_params
     from explainbench.core.workspace import Workspace
 
     if context.resilient_parsing or "--help" in sys.argv:
         return
-    workspace = Workspace.find(root, output)
+    try:
+        workspace = Workspace.find(root, output)
+    except BadInput:
+        if context.invoked_subcommand in ALONE and root is None:
+            return  # a bundle needs no project around it
+        raise
     context.obj = Project(workspace, load_params(workspace.params, profile), profile)
