@@ -8,7 +8,7 @@ from math import ceil, sqrt
 import numpy as np
 from scipy.stats import norm
 
-from explainbench.core.arrays import Floats, Ints
+from explainbench.core.arrays import Floats, Ints, Stamps
 from explainbench.core.errors import NotApplicable
 
 BLOCK_BYTES = 32 * 2**20  # the largest count matrix held at once
@@ -109,6 +109,15 @@ def overlap_effective_n(n: int, stride: int, length: int) -> float:
     lags = np.arange(1, n)
     shared = np.clip(1 - lags * stride / length, 0, None)
     return float(n / (1 + 2 * np.sum((1 - lags / n) * shared)))
+
+
+def overlap_block(origins: Stamps, span: np.timedelta64) -> int:
+    """Windows per block that a moving-block bootstrap needs: the most windows that share a step with one of them.
+
+    origins: (n,) of windows in any order; span: of one window, context and horizon. 1 where windows are disjoint.
+    """
+    ordered = np.sort(origins)
+    return int((np.searchsorted(ordered, ordered + span) - np.arange(len(ordered))).max(initial=1))
 
 
 def windows_needed(effect: float, comparisons: int = 1, alpha: float = 0.05, power: float = 0.8) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from explainbench.analysis import sanity
 from explainbench.analysis.ablation import CONCORDANT
-from explainbench.analysis.boards import DIGITS, check_entries
+from explainbench.analysis.boards import DIGITS
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell
 from explainbench.core.errors import ExplainBenchError, NotApplicable
@@ -22,12 +22,13 @@ from explainbench.core.provenance import sha256_json
 from explainbench.core.workspace import Workspace
 from explainbench.runner import Failed, run
 from explainbench.stages import _finished, _planted, _probes
-from explainbench.stages._finished import Stored, read_cells
+from explainbench.stages._finished import Grid, read_cells
 from explainbench.stages._probes import Probe, Sizes
 from explainbench.stages.cell import build_bench
 from explainbench.stages.data import load_task
 from explainbench.stages.fit import load_forecaster
-from explainbench.store import CellStore, read_lock
+from explainbench.stages.suite import locked_cells
+from explainbench.store import CellStore
 
 FILE = "checks.json"
 SCHEMA = 1
@@ -48,13 +49,10 @@ def checks(
     is in the file, so two runs on one machine write the same bytes. Raises BadInput (no cells, two protocol versions,
     a model that is not fitted) and writes nothing then.
     """
-    wanted = set(only)
-    stored = read_cells(workspace, params)
-    if wanted:
-        entries = {cell: entry for cell, entry in stored.entries.items() if cell.model in wanted}
-        stored = Stored(entries, stored.cells)
-        check_entries(entries.values())
-    jobs = [Cell("energy", task, model, "checks") for task in stored.tasks for model in stored.models(task)]
+    grid = read_cells(workspace, params)
+    if wanted := set(only):
+        grid = grid.only(wanted)
+    jobs = [Cell("energy", task, model, "checks") for task, model in grid.groups()]
     first = jobs[0]
     jobs += [replace(first, method=name) for name in _planted.PLANTED]
     found: dict[Cell, dict[str, Any]] = {}
@@ -65,7 +63,7 @@ def checks(
         on_finished(job, seconds)
     examined = {(cell.task, cell.model): found[cell] for cell in jobs if cell.method == "checks"}
     planted = [found[cell] for cell in jobs if cell.method != "checks"]
-    document = _document(workspace, params, sizes, stored, examined, planted, first)
+    document = _document(workspace, params, sizes, grid, examined, planted, first)
     write_json(workspace.results / FILE, document)
     return document
 
@@ -108,7 +106,7 @@ def _document(
     workspace: Workspace,
     params: Params,
     sizes: Sizes,
-    stored: Stored,
+    grid: Grid,
     examined: Mapping[tuple[str, str], Mapping[str, Any]],
     planted: Sequence[Mapping[str, Any]],
     home: Cell,
@@ -126,8 +124,8 @@ def _document(
             "schema": SCHEMA,
             "suite": "energy",
             "protocol": params.protocol,
-            "inputs_sha256": sha256_json(read_lock(workspace.lock)),
-            "cells": len(stored.entries),
+            "inputs_sha256": sha256_json(locked_cells(workspace)["energy"]),
+            "cells": len(grid.cells),
             "settings": asdict(sizes)
             | {
                 "bootstrap": params.statistics.bootstrap,
@@ -138,19 +136,19 @@ def _document(
                 "permutations": sanity.PERMUTATIONS,
                 "planted_on": f"{home.task}",
             },
-            "weights": _finished.weights(stored, params),
+            "weights": _finished.weights(grid, params),
             "masks": section("masks"),
             "panel": section("panel"),
             "depths": section("depths"),
             "segments": section("segments"),
-            "baselines": _finished.baselines(stored, params),
-            "diagnosticity": _finished.diagnosticity(stored, params),
+            "baselines": _finished.baselines(grid, params),
+            "diagnosticity": _finished.diagnosticity(grid, params),
             "randomisation": randomised,
             "planted_methods": [row for found in planted for row in found["methods"]],
             "planted_metrics": _meta(planted, params),
-            "disagreement": _finished.metric_disagreement(stored, params),
-            "regimes": _finished.regimes(stored, params),
-            "aliases": _finished.aliases(stored),
+            "disagreement": _finished.metric_disagreement(grid, params),
+            "regimes": _finished.regimes(grid, params),
+            "aliases": _finished.aliases(grid),
             "determinism": section("determinism"),
         }
     )

@@ -12,6 +12,7 @@ from explainbench.analysis.intervals import (
     effective_n,
     mean_intervals,
     minimal_detectable_effect,
+    overlap_block,
     overlap_effective_n,
     resample_indices,
     resampled_means,
@@ -105,6 +106,16 @@ def test_effective_n_of_independent_overlapping_and_constant_scores():
 def test_overlap_effective_n():
     assert overlap_effective_n(60, stride=100, length=100) == 60
     assert overlap_effective_n(1000, stride=10, length=100) == pytest.approx(100, rel=0.05)
+
+
+def test_blocks_are_as_long_as_windows_overlap():
+    hour = np.timedelta64(1, "h")
+    start = np.datetime64("2024-01-01T00:00", "m")
+    disjoint = start + np.array([40, 0, 10, 20]) * hour
+    assert overlap_block(disjoint, 10 * hour) == 1
+    assert overlap_block(disjoint, 11 * hour) == 2
+    assert overlap_block(start + np.arange(50) * hour, 10 * hour) == 10
+    assert overlap_block(disjoint[:0], hour) == 1
 
 
 def test_power_for_orientation():

@@ -17,6 +17,7 @@ STAGES = {
     "pretrain": ["explainbench.stages.pretrain"],
     "adapt": ["explainbench.stages.fit"],
     "evaluate": ["explainbench.stages.evaluate", "explainbench.stages.energy", "models", "methods", "metrics"],
+    "checks": ["explainbench.stages.checks", "models", "methods", "metrics"],
 }
 
 
