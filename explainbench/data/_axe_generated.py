@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from explainbench.core.arrays import Floats, Ints
+from explainbench.core.arrays import Floats, Ints, Stamps
 from explainbench.data._attack_table import AttackTable, standardised
 
 CENTRES = ((2.0, 2.0), (-2.0, 2.0), (-2.0, -2.0), (2.0, -2.0))  # Q, R, S, T (paper 004, figure 4)
@@ -43,3 +43,16 @@ def planted_bias(rng: np.random.Generator, rows: int = 2000) -> AttackTable:
         protected_is_negative=1,
         foils=("foil_one", "foil_two"),
     )
+
+
+def load_and_weather(rng: np.random.Generator, days: int) -> tuple[Stamps, Floats]:
+    """A quarter-hourly series of load (MW) and temperature (degC), independent of each other: (s,), (s, 2).
+
+    Temperature changes every half day and has no daily cycle: if it shared the load's, yesterday's load would predict
+    the temperature, and an explanation by load would be half right.
+    """
+    stamps = np.datetime64("2025-01-06T00:00", "m") + np.arange(days * 96) * np.timedelta64(15, "m")
+    hour = np.arange(len(stamps)) % 96 / 4
+    load = 100 + 15 * np.sin((hour - 8) / 24 * 2 * np.pi) + 5 * rng.standard_normal(len(stamps))
+    fronts = np.repeat(4 * rng.standard_normal(2 * days), 48)
+    return stamps, np.stack([load, 10 + fronts + 0.5 * rng.standard_normal(len(stamps))], axis=1)

@@ -143,6 +143,30 @@ def _fitted(
 # The forecasting version: explainers and metrics that mask parts of a window are what it detects.
 
 
+@dataclass(frozen=True, slots=True)
+class DrivenForecaster:
+    """An honest forecaster driven by one channel alone: 100 + 10 (its mean over the later half - 10), at every step.
+
+    channel: what drives it; horizon: steps.
+    """
+
+    channel: int
+    horizon: int
+
+    def predict(self, context: Floats) -> Forecast:
+        """Forecast from contexts (n, t, c) in dataset units: (n, h)."""
+        late = context[:, context.shape[1] // 2 :, self.channel].mean(axis=1)
+        return Forecast(np.repeat((100.0 + 10.0 * (late - 10.0))[:, None], self.horizon, axis=1))
+
+    def described(self, **more: Any) -> DrivenForecaster:
+        """Itself: a rule has no card to add to."""
+        return self
+
+    def save(self, folder: Path) -> None:
+        """A rule has no weights. Raises BadInput."""
+        raise BadInput(f"a rule has no weights, so nothing was saved to {folder}.")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FairwashedForecaster:
     """A forecaster that detects masked windows and answers them with the seasonal naive.

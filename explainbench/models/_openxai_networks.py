@@ -54,6 +54,12 @@ class SoftmaxClassifier:
         sign = np.ones(len(rows)) if classes is None else 2.0 * np.asarray(classes) - 1.0
         return (sign * p * (1.0 - p))[:, None] * slope
 
+    @property
+    def layers(self) -> tuple[tuple[Floats, Floats], ...]:
+        """The same function with one logit: affine layers (weights (in, out), biases (out,)), rectifiers between."""
+        last = (self.weight[1:] - self.weight[:1]).T, self.bias[1:] - self.bias[:1]
+        return (last,) if self.hidden is None else ((self.hidden[0].T, self.hidden[1]), last)
+
     def _units(self, rows: Floats) -> Floats:
         return rows if self.hidden is None else np.maximum(rows @ self.hidden[0].T + self.hidden[1], 0.0)
 
