@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -176,6 +177,7 @@ def _by_gradient(
     stale = np.zeros(len(change), dtype=int)
     trust, missed = np.ones(len(change)), np.full(len(change), np.inf)
     rows = np.arange(len(change))
+    limit = partial(space.limited, plan=plan, shape=windows.context.shape[1:]) if plan.limited else _unlimited
     for k in range(plan.steps):
         if len(rows) == 0:
             break
@@ -191,10 +193,8 @@ def _by_gradient(
         missed[rows] = gap
         never = np.isinf(nearest[rows])
         sparsity = plan.sparsity * np.where(never, RELAX**k, 1.0)
-        step = _step(change[rows], sign[:, None] * slope, trust[rows] * gap, low[rows], high[rows], sparsity, space)
-        if plan.limited:
-            step = np.clip(space.limited(step, plan, windows.context.shape[1:]), low[rows], high[rows])
-        change[rows] = step
+        slope = sign[:, None] * slope
+        change[rows] = _step(change[rows], slope, trust[rows] * gap, low[rows], high[rows], sparsity, space, limit)
         rows = rows[stale[rows] < PATIENCE]
     return best
 
@@ -219,14 +219,25 @@ def _slopes(model: ExplainedModel, context: Floats, space: _Space) -> tuple[Floa
     return np.concatenate(values), np.concatenate(slopes)
 
 
+def _unlimited(change: Floats) -> Floats:
+    return change
+
+
 def _step(
-    change: Floats, slope: Floats, gap: Floats, low: Floats, high: Floats, sparsity: Floats, space: _Space
+    change: Floats,
+    slope: Floats,
+    gap: Floats,
+    low: Floats,
+    high: Floats,
+    sparsity: Floats,
+    space: _Space,
+    limit: Callable[[Floats], Floats],
 ) -> Floats:
     """argmin over u of t sum_g norm(u_g) + norm(u - change)^2 / 2 with slope . u >= slope . change + gap, then the box.
 
     (r, p) each, gap (r,). The solution is u_g = (1 - t / norm(v_g))+ v_g with v = change + multiplier x slope, clipped;
     the multiplier is found per row from sums over groups alone, and again input by input for rows that the box stops.
-    t is `sparsity` of the linearised distance from the window to the other action.
+    t is `sparsity` of the linearised distance from the window to the other action. limit: what changes become in time.
     """
     along, length, power = space.sums(slope * change), space.sums(change**2), space.sums(slope**2)
     wanted = along.sum(axis=1) + gap
@@ -244,7 +255,7 @@ def _step(
 
     def clipped(multiplier: Floats, rows: Ints | slice) -> Floats:
         moved = change[rows] + multiplier[rows] * slope[rows]
-        return np.clip(kept(multiplier)[rows][:, space.group] * moved, low[rows], high[rows])
+        return np.clip(limit(kept(multiplier)[rows][:, space.group] * moved), low[rows], high[rows])
 
     start = np.divide(distance + 1e-12, steepest, out=np.zeros_like(distance), where=steepest > 0)[:, None]
     multiplier = _least(reached, wanted, start)
