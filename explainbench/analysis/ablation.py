@@ -149,7 +149,8 @@ def relative_panel(panel: Floats) -> Floats:
 
     Masks move f by different amounts; relative to its own mean every mask counts alike.
     """
-    level = np.nanmean(panel, axis=(0, 1, 2))
+    known = np.isfinite(panel)
+    level = np.where(known, panel, 0.0).sum(axis=(0, 1, 2)) / np.maximum(known.sum(axis=(0, 1, 2)), 1)
     return np.divide(panel, level, out=np.full_like(panel, np.nan), where=level > 0)
 
 

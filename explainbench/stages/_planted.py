@@ -22,7 +22,7 @@ from explainbench.core.forecaster import ExplainedModel, Forecast, Forecaster
 from explainbench.core.masking import Groups, Masker, ranking
 from explainbench.core.registry import METRICS
 from explainbench.core.windows import Windows
-from explainbench.stages._probes import Probe, plain
+from explainbench.stages._probes import Probe
 
 PLANTED = ("linear_ar", "seasonal", "threshold", "covariate_switch", "null_covariate")
 LINEAR = ("linear_ar", "seasonal")  # here the methods below have no error but rounding (LIME: its small ridge)
@@ -186,7 +186,7 @@ def recovery(planted: Planted, probe: Probe) -> list[dict[str, Any]]:
             error = None
             if name in EXACT:
                 error = float((np.abs(found - truth).max(axis=1)[known] / np.abs(truth).max(axis=1)[known]).max())
-            row |= {key: plain(probe.estimate(np.where(known, values, np.nan))) for key, values in measured.items()}
+            row |= {key: probe.shown(np.where(known, values, np.nan)) for key, values in measured.items()}
             row |= {"error": error, "exact": name in EXACT and planted.name in LINEAR, "reason": ""}
         except NotApplicable as gap:
             row |= {"reason": gap.reason}

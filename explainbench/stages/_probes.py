@@ -102,10 +102,16 @@ class Probe:
     def estimate(self, values: Floats) -> Estimate:
         """A mean over the windows on which it is defined, with its interval. Raises NotApplicable below two."""
         values = values[np.isfinite(values)]
-        indices = resample_indices(
-            len(values), self.params.statistics.bootstrap, stream(self.params.seed, "interval", len(values))
-        )
-        return estimate(values, indices, self.params.statistics.confidence)
+        statistics = self.params.statistics
+        rng = stream(self.params.seed, "interval", len(values))
+        return estimate(values, resample_indices(len(values), statistics.bootstrap, rng), statistics.confidence)
+
+    def shown(self, values: Floats) -> dict[str, Any]:
+        """An estimate as plain JSON values, null below two defined windows."""
+        try:
+            return plain(self.estimate(values))
+        except NotApplicable:
+            return {"value": None, "low": None, "high": None, "n": int(np.isfinite(values).sum())}
 
 
 def subset(windows: Windows, per_regime: int) -> Ints:
@@ -192,9 +198,9 @@ def panel(probe: Probe) -> dict[str, Any]:
     rows = [
         {
             "method": name,
-            "off_diagonal": plain(probe.estimate(off[:, m])),
-            "diagonal": plain(probe.estimate(own[:, m])),
-            "self_preference": plain(probe.estimate(own[:, m] - off[:, m])),
+            "off_diagonal": probe.shown(off[:, m]),
+            "diagonal": probe.shown(own[:, m]),
+            "self_preference": probe.shown(own[:, m] - off[:, m]),
             "table": raw[:, m].mean(axis=0).tolist(),
         }
         for m, name in enumerate(methods)
@@ -231,37 +237,29 @@ def depths(probe: Probe) -> dict[str, Any]:
 def segments(probe: Probe) -> dict[str, Any]:
     """The ranking of methods by Faithfulness when groups are half and twice as long, against the default length.
 
-    Methods that work on groups explain again; step-wise attributions cannot be regrouped from stored groups, so all
-    explain again, at the checks' sizes, also at the default length.
+    Stored groups cannot be cut anew, so all methods explain again, at the checks' sizes, also at the default length.
     """
     spec = probe.params.suites.energy.tasks[probe.task]
-    windows, channels = probe.windows, probe.bench.data.windows.channels
+    channels = probe.bench.data.windows.channels
     used = np.flatnonzero((probe.bench.masker.groups.labels >= 0).any(axis=0))
     means: dict[int, Floats] = {}
     for length in (spec.segment // 2, spec.segment, 2 * spec.segment):
-        if not 1 <= length <= spec.context:
-            continue
-        masker = replace(probe.bench.masker, groups=Groups.of(channels, spec.context, length, used))
-        depth = default_depth(probe.params, len(masker.groups))
-        means[length] = _means(
-            np.stack(
-                [
-                    changes(
-                        masker,
-                        probe.explained,
-                        windows,
-                        probe.explain(name, probe.explained, windows, masker, "segments"),
-                        depth,
-                    )
-                    for name in probe.stored
-                ]
-            )
-        )
+        if 1 <= length <= spec.context:
+            groups = Groups.of(channels, spec.context, length, used)
+            means[length] = _faithfulness(probe, replace(probe.bench.masker, groups=groups))
     return {
         "default": spec.segment,
-        "n": len(windows),
+        "n": len(probe.rows),
         "points": [{"segment": length, "tau": rank_tau(found, means[spec.segment])} for length, found in means.items()],
     }
+
+
+def _faithfulness(probe: Probe, masker: Masker) -> Floats:
+    """Mean raw Faithfulness (m,) of all methods, explained and scored under `masker`."""
+    model, windows = probe.explained, probe.windows
+    depth = default_depth(probe.params, len(masker.groups))
+    found = (probe.explain(name, model, windows, masker, "segments") for name in probe.stored)
+    return _means(np.stack([changes(masker, model, windows, importance, depth) for importance in found]))
 
 
 def randomisation(probe: Probe, forecaster: Callable[[], Forecaster]) -> list[dict[str, Any]]:
@@ -299,13 +297,14 @@ def randomisation(probe: Probe, forecaster: Callable[[], Forecaster]) -> list[di
         try:
             if name in reasons:
                 raise NotApplicable(reasons[name])
-            signed, sizes = (probe.estimate(values) for values in np.mean(correlations[name], axis=0))
-            driven = probe.estimate(rank_correlations(np.abs(importance[probe.rows]), distance))
+            signed, sizes = np.mean(correlations[name], axis=0)
+            found = probe.estimate(signed)
         except NotApplicable as gap:
             rows.append(row | {"reason": gap.reason})
         else:
-            verdict = randomisation_verdict(signed)
-            rows.append(row | plain(signed) | {"verdict": verdict, "sizes": plain(sizes), "input_sizes": driven.value})
+            driven = rank_correlations(np.abs(importance[probe.rows]), distance)
+            row |= plain(found) | {"verdict": randomisation_verdict(found), "sizes": probe.shown(sizes)}
+            rows.append(row | {"input_sizes": probe.shown(driven)["value"]})
     return rows
 
 

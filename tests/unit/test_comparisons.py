@@ -120,6 +120,18 @@ def test_pairwise_is_antisymmetric_and_one_family():
     np.testing.assert_array_equal(table.p_holm[upper], holm(table.p[upper]))
 
 
+def test_pairs_with_different_numbers_of_equal_windows_equal_scipys_one_by_one():
+    values = rng(8).random((20, 4))
+    values[:3, 1] = values[:3, 0]
+    values[5:9, 2] = values[5:9, 0]
+    table = pairwise(values)
+    for i, j in ((0, 1), (0, 2), (0, 3), (1, 2)):
+        difference = values[:, i] - values[:, j]
+        assert table.n_zero[i, j] == (difference == 0).sum()
+        expected = stats.wilcoxon(difference[difference != 0], method="exact").pvalue
+        assert table.p[i, j] == pytest.approx(expected, rel=1e-12)
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.permutations(range(4)))
 def test_pairwise_does_not_depend_on_the_order_of_entries(order):
