@@ -298,6 +298,8 @@ def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None 
 
     Returns counts, and one sentence per cell that was refused. Raises Unavailable.
     """
+    from mlflow_plugins.report import publish_report  # which itself builds on this module
+
     lock = read_lock(workspace.lock)
     store = CellStore(workspace.cells)
     cells: list[StoredCell] = []
@@ -332,6 +334,7 @@ def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None 
         "boards_published": sum(done.published for done in boards),
         "boards_already": sum(done.already for done in boards),
         "boards_superseded": sum(done.superseded for done in boards),
+        "reports_published": publish_report(workspace),
     }
 
 

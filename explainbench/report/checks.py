@@ -249,7 +249,7 @@ def _planted_methods(source: Source, checks: Mapping[str, Any]) -> Table:
                 continue
             value = row["correlation"]["value"]
             recall = row["recall"]["value"] if row.get("recall") else None
-            exact = f", exact to {row['error']:.0e}" if row.get("exact") else ""
+            exact = f", error {row['error']:.0e}" if row.get("exact") else ""
             boxes.append(Box(number(value, 2), f"finds {_share(recall)}{exact}", _unit(value)))
         baseline = any((known.get((method, name)) or {}).get("baseline") for name in planted)
         grid.append(Row((method + (" (baseline)" if baseline else ""),), tuple(boxes)))
@@ -291,12 +291,8 @@ def _disagreement(source: Source, checks: Mapping[str, Any]) -> Table:
     for block in checks.get("disagreement", ()):
         rho = {frozenset(pair["metrics"]): pair for pair in block["pairs"]}
         for name in block["metrics"]:
-            rows.append(
-                (
-                    (block["task"], name),
-                    tuple(_rho(rho.get(frozenset((name, other))), name == other) for other in columns),
-                )
-            )
+            boxes = tuple(_rho(rho.get(frozenset((name, other))), name == other) for other in columns)
+            rows.append(Row((block["task"], name), boxes))
     return Table(
         "Do metrics agree with each other?",
         f"Spearman's rank correlation over cells, with its interval. {'; '.join(notes)}.",

@@ -81,8 +81,9 @@ class Source:
 
     boards: content of leaderboard.json; cells: finished cells whose record has the digest that cells.lock.json holds;
     lock: the suite's part of it;
-    cards: (task, model) -> model card; windows: task -> window card; profile, validation, checks, contexts: content of
-    their files, None where a stage has not run; refused: one sentence per cell that is not read.
+    cards: (task, model) -> model card; windows: task -> window card; outcomes: rows of grid.json by cell;
+    profile, validation, checks, contexts: content of their files, None where a stage has not run; refused: one
+    sentence per cell that is not read.
     """
 
     workspace: Workspace
@@ -107,8 +108,13 @@ class Source:
 
     @cached_property
     def grid(self) -> tuple[GridCell, ...]:
-        """All cells, with the obstacle of those that are none."""
-        return energy_grid(self.params.suites.energy)
+        """All cells as they were evaluated, with the obstacle of those that are none; as declared where none were."""
+        evaluated = tuple(
+            GridCell(cell, row["baseline"], row["reason"] if row["status"] == "excluded" else None)
+            for name, row in self.outcomes.items()
+            if (cell := Cell.parse(name)).suite == SUITE
+        )
+        return evaluated or energy_grid(self.params.suites.energy)
 
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,6 @@ from typing import Any
 from explainbench.analysis.composites import TITLES, Name, efficiency
 from explainbench.analysis.reliability import COMPOSITES, Entry, MatrixRow
 from explainbench.core.cell import Cell
-from explainbench.core.grid import load_compatibility
 from explainbench.report.source import SUITE, Reference, Source
 from explainbench.report.svg import interval, number
 
@@ -102,7 +101,11 @@ def configuration(source: Source) -> dict[str, tuple[ConfigurationCell, ...]]:
 
 def exclusions(source: Source) -> dict[str, dict[str, str]]:
     """Model -> method -> why the pair is no cell."""
-    return load_compatibility(source.params.suites.energy.compatibility).excluded
+    found: dict[str, dict[str, str]] = {}
+    for item in source.grid:
+        if item.obstacle is not None:
+            found.setdefault(item.cell.model, {})[item.cell.method] = item.obstacle
+    return found
 
 
 def matrix_rows(source: Source, task: str) -> tuple[ScoredRow, ...]:
@@ -199,7 +202,7 @@ def _component(source: Source, cell: Cell, metric: str) -> Figure:
     if metric == "efficiency" and timed is not None:
         score = efficiency(float(timed["median_seconds"]), source.params.profile.reference_seconds)
         value = None if score.value is None else float(score.value[0])
-        return Figure(number(value), f"{1000 * float(timed['median_seconds']):.3g} ms per explanation", value=value)
+        return Figure(number(value), f"{1000 * float(timed['median_seconds']):.3g} ms", value=value)
     found = record.scores.get(metric)
     if found is not None and found.n:
         value = found.raw if found.value is None else found.value
