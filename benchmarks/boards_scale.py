@@ -53,13 +53,13 @@ def measure(store: Store, runs: int, pages: int) -> None:
     _, second, _ = timed(lambda: board_query.query_board(store, "T1", METRICS[1]))
     _, within, _ = timed(lambda: board_query.query_board(store, "T1", METRICS[0], model="model-0001"))
     warm = min(timed(lambda: board_query.query_board(store, "T1", METRICS[0]))[1] for _ in range(5))
-    print(f"board of {len(board.places):,} entries, cold          {cold:8.3f} s ({cpu:.2f} s CPU)")
+    print(f"board of {len(board):,} entries, cold          {cold:8.3f} s ({cpu:.2f} s CPU)")
     print(f"board of another metric, cold            {second:8.3f} s")
     print(f"board of one model, cold                 {within:8.3f} s")
     print(f"the first board, warm (best of 5)        {warm:8.3f} s")
-    store.set_tag(board.places[0].run_id, f"{PREFIX}superseded", "true")
+    store.set_tag(board.rows[0].run_id, f"{PREFIX}superseded", "true")
     changed, again, _ = timed(lambda: board_query.query_board(store, "T1", METRICS[0]))
-    assert len(changed.places) == len(board.places) - 1, "a change was not seen"
+    assert len(changed) == len(board) - 1, "a change was not seen"
     print(f"after one run was superseded             {again:8.3f} s")
     token, seconds, done = None, 0.0, 0
     for _ in range(min(pages, -(-runs // 1000))):

@@ -33,6 +33,8 @@ TESTED = ("3.17",)  # minor versions whose private behaviour this file was check
 PAGE = 1000  # runs per search request
 PROBE_SECONDS = 3.0
 VIEW = "explainbench"  # key of the saved view: `?viewStateShareKey=explainbench` opens it
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 MAX_TAG, MAX_PARAM, MAX_DIGEST, MAX_BATCH = 8000, 6000, 36, 100  # MLflow's own limits
 UPDATED = "explainbench.updated"  # experiment tag: changes whenever a publisher changed anything
 
@@ -163,8 +165,12 @@ class Store:
             now = int(time.time() * 1000)
             values = [Param(key, str(value)[:MAX_PARAM]) for key, value in params.items()][:MAX_BATCH]
             numbers = [Metric(key, float(value), now, 0) for key, value in metrics.items()]
+            context = [InputTag("mlflow.data.context", "benchmark")]
             used = [
-                Dataset(one.name, one.digest[:MAX_DIGEST], "dvc", json.dumps(dict(one.source), sort_keys=True))
+                DatasetInput(
+                    Dataset(one.name, one.digest[:MAX_DIGEST], "dvc", json.dumps(dict(one.source), sort_keys=True)),
+                    context,
+                )
                 for one in datasets
             ]
             clipped = {key: str(value)[:MAX_TAG] for key, value in tags.items()}
@@ -178,8 +184,7 @@ class Store:
                 self.client.delete_run(run_id)
                 return None
             if used:
-                context = [InputTag("mlflow.data.context", "benchmark")]
-                self.client.log_inputs(run_id, [DatasetInput(one, context) for one in used])
+                self.client.log_inputs(run_id, used)
             self.client.log_artifacts(run_id, str(artifacts))
             self.client.log_text(run_id, seal, _seal.FILE)
             self.client.log_batch(run_id, numbers, values, [RunTag(MARKER, "true")])
@@ -201,6 +206,11 @@ class Store:
         path = sqlite_path(self.uri)
         with reachable(self.uri):
             return None if path is None else _tables.sqlite_history(path, run_id)
+
+    def experiment_tags(self) -> dict[str, str]:
+        """Tags of the experiment: its description, and the saved view of its runs."""
+        with reachable(self.uri):
+            return dict(self.client.get_experiment(self.experiment_id).tags)
 
     def kill(self, run_id: str) -> None:
         """Mark a run that was cut off while it was being logged."""
@@ -335,16 +345,14 @@ def ensure_store(uri: str, experiment: str, artifacts: Path, description: str, c
                 f"experiment {experiment!r} in {_shown(uri)} was created through a tracking server, which keeps "
                 "its files; set MLFLOW_TRACKING_URI to that server and publish again."
             )
-        wanted = {"mlflow.experimentKind": "custom_model_development", "mlflow.note.content": description}
-        for key, value in wanted.items():
+        for key, value in ({"mlflow.note.content": description} | EXPERIMENT_TAGS).items():
             if found.tags.get(key) != value:
                 client.set_experiment_tag(found.experiment_id, key, value)
         state = saved_view(columns)
-        key = f"mlflow.sharedViewState.{VIEW}"
-        if _view_state(found.tags.get(key)) != state:
+        if view_state(found.tags.get(VIEW_TAG)) != state:
             now = int(time.time() * 1000)
             view = {"name": "ExplainBench leaderboard", "createdAt": now, "updatedAt": now, "state": state}
-            client.set_experiment_tag(found.experiment_id, key, json.dumps(view))
+            client.set_experiment_tag(found.experiment_id, VIEW_TAG, json.dumps(view))
         return Store(client, uri, found.experiment_id)
 
 
@@ -413,9 +421,34 @@ def reachable(uri: str) -> Iterator[None]:
     ) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise Unavailable(
-            f"the tracking store {_shown(uri)} cannot be used ({reason[:200]}); finished cells are kept, "
-            "run `explainbench publish` when it is back."
+            f"the tracking store {_shown(uri)} cannot be used ({reason[:200]}{_hint(uri, reason)}); finished cells are "
+            "kept, run `explainbench publish` when it is back."
         ) from error
+
+
+def _hint(uri: str, reason: str) -> str:
+    """What a server's refusal usually means."""
+    if not is_server(uri):
+        return ""
+    if "401" in reason:
+        return "; give MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    if "403" in reason or "Permission denied" in reason:
+        return "; this account may not do that here, ask for permission on the experiment"
+    version = server_version(uri)
+    if version is not None and not version.startswith(tuple(f"{one}." for one in TESTED)):
+        return f"; the server runs MLflow {version}, this was tested with {', '.join(TESTED)}"
+    return ""
+
+
+def server_version(uri: str) -> str | None:
+    """What a tracking server says about itself, or None."""
+    import requests
+
+    try:
+        answer = requests.get(f"{uri.rstrip('/')}/version", timeout=PROBE_SECONDS)
+    except requests.RequestException:
+        return None
+    return answer.text.strip()[:40] if answer.status_code == 200 else None
 
 
 def _client(uri: str) -> MlflowClient:
@@ -474,7 +507,8 @@ def _one_at_a_time(uri: str) -> Iterator[None]:
         yield
 
 
-def _view_state(tag: str | None) -> str | None:
+def view_state(tag: str | None) -> str | None:
+    """The state inside a saved view's tag, without the times at which it was made."""
     try:
         return json.loads(tag or "{}").get("state")
     except (json.JSONDecodeError, AttributeError):

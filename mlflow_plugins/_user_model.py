@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -258,7 +259,11 @@ def _torch_module(model: Any) -> torch.nn.Module | None:
         return None
     import torch
 
-    return raw.eval() if isinstance(raw, torch.nn.Module) else None
+    if not isinstance(raw, torch.nn.Module):
+        return None
+    with suppress(NotImplementedError):  # a traced graph is in one mode for good
+        raw.eval()
+    return raw
 
 
 def _raw(model: Any) -> Any:

@@ -15,27 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from explainbench.core.arrays import Bools, Ints
 from explainbench.core.errors import BadInput
 from mlflow_plugins._mlflow import MARKER, Row, Store, is_server
 from mlflow_plugins.publish import PREFIX
 
 CACHED = 32  # queries kept
 SERVER_SECONDS = 30.0  # how long an answer of a server is kept, for what others than publishers change there
-TAGS = (
-    MARKER,
-    *(
-        f"{PREFIX}{key}"
-        for key in (
-            "protocol",
-            "model",
-            "method",
-            "cell_id",
-            "record_sha256",
-            "workspace",
-            "weights_source",
-            "baseline",
-        )
-    ),
+PROTOCOL, MODEL, METHOD, BASELINE, CELL_ID, RECORD = (
+    f"{PREFIX}{key}" for key in ("protocol", "model", "method", "baseline", "cell_id", "record_sha256")
 )
 
 
@@ -58,21 +46,51 @@ class Place:
     rank_ub: int | None
     overlaps_above: bool | None
     run_id: str
-    cell_id: str
-    record_sha256: str
-    weights_source: str
     vouched: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueriedBoard:
-    """The cells of a task by one metric, best first, baselines last. left_out: runs without the number."""
+    """The cells of a task by one metric, best first, baselines last. left_out: runs without
+    the number, or passed over for another run of the same cell.
+
+    A board may have 50,000 rows and a page shows a hundred: rows are made when `places` is asked for them.
+    """
 
     task: str
     metric: str
     protocol: str
-    places: tuple[Place, ...]
     left_out: int
+    rows: tuple[Row, ...]
+    ranked: int  # rows that are no baselines, which come first
+    rank_ub: Ints  # (ranked,)
+    overlaps_above: Bools  # (ranked,), False for the first
+    vouched: tuple[bool | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def places(self, first: int = 0, count: int | None = None) -> list[Place]:
+        """`count` rows from the one with index `first`."""
+        stop = len(self.rows) if count is None else min(first + count, len(self.rows))
+        return [self._place(index) for index in range(first, stop)]
+
+    def _place(self, index: int) -> Place:
+        row, ranked = self.rows[index], index < self.ranked
+        model, method = row.tags.get(MODEL, "?"), row.tags.get(METHOD, "?")
+        return Place(
+            entry=f"{model}/{method}",
+            model=model,
+            method=method,
+            mean=row.metrics[self.metric],
+            low=row.metrics.get(f"{self.metric}.lo"),
+            high=row.metrics.get(f"{self.metric}.hi"),
+            order=index + 1 if ranked else None,
+            rank_ub=int(self.rank_ub[index]) if ranked else None,
+            overlaps_above=bool(self.overlaps_above[index]) if ranked and index else None,
+            run_id=row.run_id,
+            vouched=self.vouched[index],
+        )
 
 
 def query_board(
@@ -95,32 +113,53 @@ def query_board(
         if value is not None and "'" in value:
             raise BadInput(f"{key} {value!r} is no name of ours: it holds a quotation mark.")
     named = "".join(f" and tags.{PREFIX}{key} = '{value}'" for key, value in wanted.items() if value is not None)
-    query = f"tags.{PREFIX}kind = 'cell' and tags.{PREFIX}superseded = 'false' and attributes.status = 'FINISHED'"
+    query = (
+        f"tags.{PREFIX}kind = 'cell' and tags.{PREFIX}superseded = 'false' and tags.{MARKER} = 'true' "
+        f"and attributes.status = 'FINISHED'{named}"
+    )
     vouching = None if lock is None else hash(frozenset(lock.items()))
 
     def ask() -> QueriedBoard:
-        columns = (metric, f"{metric}.lo", f"{metric}.hi")
-        rows = store.rows(query + named, TAGS, columns)
-        return _board(rows, task, metric, -1.0 if lower_is_better else 1.0, lock)
+        tags = (PROTOCOL, MODEL, METHOD, BASELINE, *(() if lock is None else (CELL_ID, RECORD)))
+        rows = store.rows(query, tags, (metric, f"{metric}.lo", f"{metric}.hi"))
+        return _board(list(rows), task, metric, -1.0 if lower_is_better else 1.0, lock)
 
-    return _cached(store, (query + named, metric, lower_is_better, vouching), ask)
+    return _cached(store, (query, metric, lower_is_better, vouching), ask)
 
 
-def _board(rows: Iterable[Row], task: str, metric: str, sign: float, lock: Mapping[str, str] | None) -> QueriedBoard:
-    found = [row for row in rows if row.complete]
-    versions = sorted({row.tags.get(f"{PREFIX}protocol", "") for row in found})
+def _board(found: list[Row], task: str, metric: str, sign: float, lock: Mapping[str, str] | None) -> QueriedBoard:
+    versions = sorted({row.tags.get(PROTOCOL, "") for row in found})
     if len(versions) > 1:
         raise BadInput(
             f"the tracking store holds cells of {len(versions)} protocol versions: {', '.join(versions)}; name one."
         )
-    with_number = [row for row in _one_per_cell(found, lock) if metric in row.metrics]
-    if not with_number:
+    rows = _one_per_cell([row for row in found if metric in row.metrics], lock)
+    if not rows:
         raise BadInput(
             f"none of {len(found)} finished cells of task {task!r} that match has the metric {metric!r}; "
             "metrics are named `family/name` as in MLflow's table, for example stability/value."
         )
+    mean, low, high = (
+        np.array([row.metrics.get(name, row.metrics[metric]) for row in rows])  # without an interval, the mean itself
+        for name in (metric, f"{metric}.lo", f"{metric}.hi")
+    )
+    names = np.array([f"{row.tags.get(MODEL, '?')}/{row.tags.get(METHOD, '?')}" for row in rows])
+    baseline = np.array([row.tags.get(BASELINE) == "true" for row in rows])
+    order = np.lexsort((names, -sign * mean, baseline))
+    worse, better = (sign * end[order] for end in ((low, high) if sign > 0 else (high, low)))
+    ranked = int((~baseline).sum())
+    worse, better = worse[:ranked], better[:ranked]
+    above = ranked - np.searchsorted(np.sort(worse), better, side="right")
     return QueriedBoard(
-        task, metric, versions[0], _placed(with_number, metric, sign, lock), len(found) - len(with_number)
+        task=task,
+        metric=metric,
+        protocol=versions[0],
+        left_out=len(found) - len(rows),
+        rows=tuple(rows[i] for i in order),
+        ranked=ranked,
+        rank_ub=1 + above,
+        overlaps_above=np.concatenate([[False], better[1:] >= worse[:-1]])[:ranked],
+        vouched=tuple(_vouched(rows[i], lock) for i in order),
     )
 
 
@@ -150,56 +189,17 @@ def _cached(store: Store, question: tuple[object, ...], ask: Callable[[], Querie
 
 def _one_per_cell(rows: Iterable[Row], lock: Mapping[str, str] | None) -> list[Row]:
     """Of several runs of a (model, method) the one that the lock vouches for, else the latest."""
-    best: dict[tuple[str, str], tuple[tuple[bool, int], Row]] = {}
+    best: dict[tuple[str | None, str | None], Row] = {}
     for row in rows:
-        tags = row.tags
-        name = (tags.get(f"{PREFIX}model", "?"), tags.get(f"{PREFIX}method", "?"))
-        preference = (bool(lock) and _vouched(row, lock) is True, row.start_time)
-        if name not in best or preference > best[name][0]:
-            best[name] = (preference, row)
-    return [row for _, row in best.values()]
+        name = (row.tags.get(MODEL), row.tags.get(METHOD))
+        other = best.setdefault(name, row)
+        if other is not row and (_vouched(row, lock) or False, row.start_time) > (
+            _vouched(other, lock) or False,
+            other.start_time,
+        ):
+            best[name] = row
+    return list(best.values())
 
 
 def _vouched(row: Row, lock: Mapping[str, str] | None) -> bool | None:
-    if lock is None:
-        return None
-    return lock.get(row.tags.get(f"{PREFIX}cell_id", "")) == row.tags.get(f"{PREFIX}record_sha256", "no digest")
-
-
-def _placed(rows: list[Row], metric: str, sign: float, lock: Mapping[str, str] | None) -> tuple[Place, ...]:
-    """Best first by the mean, ties by name; baselines last and unranked."""
-    mean = np.array([row.metrics[metric] for row in rows])
-    low = np.array([row.metrics.get(f"{metric}.lo", np.nan) for row in rows])
-    high = np.array([row.metrics.get(f"{metric}.hi", np.nan) for row in rows])
-    names = [f"{row.tags.get(f'{PREFIX}model', '?')}/{row.tags.get(f'{PREFIX}method', '?')}" for row in rows]
-    baseline = np.array([row.tags.get(f"{PREFIX}baseline") == "true" for row in rows])
-    order = np.lexsort((np.array(names), -sign * mean, baseline))
-    # the interval's worse and better end, whichever direction is good; without an interval, the mean itself
-    worse, better = (sign * np.where(np.isnan(end), mean, end) for end in ((low, high) if sign > 0 else (high, low)))
-    floors = np.sort(worse[~baseline])
-    above = len(floors) - np.searchsorted(floors, better, side="right")
-    places: list[Place] = []
-    previous: int | None = None
-    for position, i in enumerate(order):
-        row, ranked = rows[i], not baseline[i]
-        tags = row.tags
-        places.append(
-            Place(
-                entry=names[i],
-                model=tags.get(f"{PREFIX}model", "?"),
-                method=tags.get(f"{PREFIX}method", "?"),
-                mean=float(mean[i]),
-                low=None if np.isnan(low[i]) else float(low[i]),
-                high=None if np.isnan(high[i]) else float(high[i]),
-                order=position + 1 if ranked else None,
-                rank_ub=1 + int(above[i]) if ranked else None,
-                overlaps_above=bool(better[i] >= worse[previous]) if ranked and previous is not None else None,
-                run_id=row.run_id,
-                cell_id=tags.get(f"{PREFIX}cell_id", ""),
-                record_sha256=tags.get(f"{PREFIX}record_sha256", ""),
-                weights_source=tags.get(f"{PREFIX}weights_source", ""),
-                vouched=_vouched(row, lock),
-            )
-        )
-        previous = int(i) if ranked else previous
-    return tuple(places)
+    return None if lock is None else lock.get(row.tags.get(CELL_ID, "")) == row.tags.get(RECORD, "no digest")

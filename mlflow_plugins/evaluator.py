@@ -93,7 +93,7 @@ def explain(case: Case, config: Config) -> list[Explained]:
             _label_axe(case, scored, config, scores, skipped)
         importance = np.abs(scored.explanations["importance"])
         found.append(Explained(method, scores, skipped, importance.mean(axis=0)))
-    if not any(one.scores for one in found):
+    if not any(one.scores for one in found if one.method != "random" or "random" in methods):
         raise BadInput(f"none of {', '.join(methods)} can explain this model: {_reasons(found)}")
     return found
 

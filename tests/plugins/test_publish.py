@@ -5,6 +5,8 @@ import json
 import shutil
 import sqlite3
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -150,6 +152,77 @@ def test_one_publisher_at_a_time(project):
         Publisher(project.workspace, FEW).__enter__()
     with Publisher(project.workspace, FEW):  # and it is free again
         pass
+
+
+def test_a_cell_that_another_project_is_publishing_is_waited_for(project, tmp_path, monkeypatch):
+    """Flags first, then a look: whoever sees a rival takes its own run back, and comes again."""
+    stored = project.add("shap")
+    elsewhere = Workspace(project.workspace.root, tmp_path / "elsewhere")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", project.workspace.tracking_uri)
+    with Publisher(elsewhere, FEW) as other:
+        store = other.open()
+    tags = {f"{P}kind": "cell", f"{P}cell_id": stored.record.cell_id, f"{P}record_sha256": stored.digest}
+    rival = store.client.create_run(store.experiment_id, tags=tags | {f"{P}workspace": "other"}).info.run_id
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:  # while we wait, the other finishes
+        looks.append(seconds)
+        store.client.set_tag(rival, MARKER, "true")
+        store.client.set_terminated(rival)
+
+    monkeypatch.setattr("mlflow_plugins.publish.time.sleep", sleep)
+    counts = publish_cells(project.workspace, [stored], FEW)
+    assert (counts.published, counts.already, counts.replaced) == (0, 1, 0)
+    assert len(looks) == 1
+    _, runs = runs_of(project)
+    assert [run.info.run_id for run in runs] == [rival]  # ours, which never held anything, is gone
+
+
+def test_a_run_that_its_writer_abandoned_is_taken_over(project, tmp_path, monkeypatch):
+    stored = project.add("shap")
+    publish_cells(project.workspace, [], FEW)
+    store, _ = runs_of(project)
+    tags = {f"{P}kind": "cell", f"{P}cell_id": stored.record.cell_id, f"{P}record_sha256": stored.digest}
+    dead = store.client.create_run(store.experiment_id, tags=tags | {f"{P}workspace": "other"}).info.run_id
+    monkeypatch.setattr("mlflow_plugins.publish.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("mlflow_plugins.publish.ABANDONED", 0.0)
+    counts = publish_cells(project.workspace, [stored], FEW)
+    assert (counts.published, counts.replaced) == (1, 1)
+    old = store.run(dead)
+    assert old is not None
+    assert (old.info.status, old.data.tags[f"{P}superseded_because"]) == ("KILLED", "its writer went away")
+
+
+def test_four_writers_at_once_lose_no_cell_and_make_no_duplicate(project, tmp_path, monkeypatch):
+    """Threads here, for their speed; tests/team does it with processes on PostgreSQL."""
+    made = [project.add(f"method_{index}") for index in range(6)]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", project.workspace.tracking_uri)
+    publish_cells(project.workspace, [], FEW)  # the store is initialised once
+    together = Barrier(4)
+
+    def write(name: str) -> int:
+        together.wait()
+        return publish_cells(Workspace(project.workspace.root, tmp_path / name), made, FEW, whole=True).published
+
+    with ThreadPoolExecutor(4) as pool:
+        published = list(pool.map(write, ["a", "b", "c", "d"]))
+    assert sum(published) == len(made)
+    _, runs = runs_of(project)
+    assert sorted(run.data.tags[f"{P}cell_id"] for run in runs) == sorted(one.record.cell_id for one in made)
+    assert {(run.info.status, run.data.tags[f"{P}superseded"]) for run in runs} == {("FINISHED", "false")}
+
+
+def test_boards_lead_back_to_the_data_of_their_cells(project):
+    stored = project.add("shap")
+    row = {"entry": "shap", "mean": 1.0, "order": 1, "rank_ub": 1, "aliases": [], "baseline": False, "verified": True}
+    row |= {"low": None, "high": None, "status": "value", "co_ranked_with_above": None, "co_ranked_plain": None}
+    row |= {"p_vs_above": None, "weights_source": "", "extra": {}}
+    board = {"name": "b", "task": "T1", "score": "s", "view": "methods", "model": "", "basis": "", "title": "t"}
+    board |= {"confidence": 0.95, "n": 1, "effective_n": None, "detectable": None, "comparisons": 0, "notes": []}
+    publish_boards(project.workspace, [board | {"rows": [row]}], cells=[stored])
+    _, (run,) = runs_of(project, "tags.explainbench.kind = 'board'")
+    (used,) = run.inputs.dataset_inputs
+    assert json.loads(used.dataset.source)["sha256"] == stored.record.spec.dataset_sha256
 
 
 def test_a_server_that_is_down(project, monkeypatch):
