@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from explainbench.analysis.boards import scores_from_columns
 from explainbench.core.arrays import Ints
 from explainbench.core.cell import Cell, CellResult, Score, stream, stream_key
 from explainbench.core.errors import BadInput
@@ -350,10 +349,11 @@ class Regression:
         windows = load_task(workspace, cell.task).windows
         arrays = energy.explanations()
         masker = Masker(Groups(arrays["labels"], tuple(energy.record.groups)))
-        table = energy.scores()
-        _, scores, _ = scores_from_columns({key: table.column(key).to_pylist() for key in table.column_names})
-        beside: dict[str, Score] = {
-            name: scores[name] for name in ("faithfulness", "faithfulness_skill") if name in scores
+        table = energy.scores().to_pandas().sort_values("window")
+        beside = {
+            name: Score(rows["raw"].to_numpy(dtype=np.float64))
+            for name, rows in table.groupby("metric")
+            if name in ("faithfulness", "faithfulness_skill")
         }
         judged = judge_stored(cell, params.seed, windows, masker, arrays, beside, _neighbours(params))
         return _outcome(cell, params.seed, judged, windows, masker.groups.names, {})

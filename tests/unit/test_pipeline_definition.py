@@ -16,7 +16,8 @@ STAGES = {
     "fit": ["explainbench.stages.fit"],
     "pretrain": ["explainbench.stages.pretrain"],
     "adapt": ["explainbench.stages.fit"],
-    "evaluate": ["explainbench.stages.evaluate", "explainbench.stages.energy", "models", "methods", "metrics"],
+    "evaluate": [f"explainbench.stages.{part}" for part in ("evaluate", "energy", "axe")]
+    + ["models", "methods", "metrics"],
     "checks": ["explainbench.stages.checks", "models", "methods", "metrics"],
 }
 
