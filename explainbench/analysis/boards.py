@@ -38,12 +38,27 @@ View = Literal["methods", "cells", "models"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Resampled:
+    """Scores of a whole set on b resamples of its n rows, shared by all cells of a task. draws: {score: (b,)}."""
+
+    n: int
+    draws: Mapping[str, Floats]
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any]) -> Resampled:
+        """From a cell's `explanations.npz`: draws (b, m), draw_names (m,), row_regime (n,)."""
+        names = [str(name) for name in arrays["draw_names"]]
+        return cls(len(arrays["row_regime"]), dict(zip(names, arrays["draws"].T, strict=True)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """A finished cell as boards see it.
 
     windows: what each of its n windows is (time stamps as text), in the order of the scores; scores, skipped: as in
     `CellResult`, with `efficiency` joined from the profile; baseline: shown, never ranked; alias: cells of a task with
-    the same non-empty alias are one alias class and share a row; deterministic: the method's determinism stratum.
+    the same non-empty alias are one alias class and share a row; deterministic: the method's determinism stratum;
+    resampled: of a cell whose scores are those of a whole set.
     """
 
     cell: Cell
@@ -57,6 +72,7 @@ class Entry:
     deterministic: bool = True
     weights_source: str = ""
     alias: str = ""
+    resampled: Resampled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,10 +647,11 @@ def _line(row: Row, windows: tuple[str, ...], found: Floats | Skipped) -> _Line:
 
 def _placed(ranking: Ranking, lines: Sequence[_Line]) -> list[Row]:
     rows = {line.row.entry: line.row for line in lines}
-    return [_with_place(rows[place.label], place) for place in ranking.places]
+    return [with_place(rows[place.label], place) for place in ranking.places]
 
 
-def _with_place(row: Row, place: Place) -> Row:
+def with_place(row: Row, place: Place) -> Row:
+    """The row with its place in a ranking."""
     columns = asdict(place)
     del columns["label"]
     return replace(row, mean=columns.pop("value"), **columns)

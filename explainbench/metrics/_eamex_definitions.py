@@ -36,6 +36,10 @@ class Definition:
         """`value` so that higher is better: itself, or its mirror image in the metric's range."""
         return value if self.higher_is_better else self.low + self.high - value
 
+    def scaled(self, value: float) -> float:
+        """`value` turned so that higher is better, and its range mapped to [0, 1]."""
+        return (self.oriented(value) - self.low) / (self.high - self.low)
+
 
 _PAPER = {
     "spread_divergence": Definition("Spread divergence", "paper 003, eq. 1", True, 0.0, 1.0),

@@ -28,7 +28,7 @@ def spread_divergence(importance: ArrayLike, preset: Preset = "paper") -> float:
     `holisticai`: its square root, and 1 for a single feature. Raises BadInput.
     """
     known(preset, get_args(Preset), "preset")
-    return float(_spread(shares(importance)[None], preset)[0])
+    return float(spread_divergences(shares(importance)[None], preset)[0])
 
 
 def alpha_importance(importance: ArrayLike, alpha: float = 0.8, preset: Preset = "paper") -> float:
@@ -38,7 +38,7 @@ def alpha_importance(importance: ArrayLike, alpha: float = 0.8, preset: Preset =
     always 0.8. Raises BadInput.
     """
     known(preset, get_args(Preset), "preset")
-    return float(_concentration(shares(importance)[None], alpha, preset)[0])
+    return float(concentrations(shares(importance)[None], alpha, preset)[0])
 
 
 def rank_alignment(
@@ -66,7 +66,7 @@ def rank_alignment(
         groups.append(shares(values, f"by_group[{name!r}]"))
         if groups[-1].shape != overall.shape:
             raise BadInput(f"by_group[{name!r}] has {len(groups[-1])} features, and importance has {len(overall)}.")
-    return float(_alignment(overall[None], [share[None] for share in groups], alpha, preset)[0])
+    return float(rank_alignments(overall[None], [share[None] for share in groups], alpha, preset)[0])
 
 
 def rank_consistency(local: ArrayLike, preset: Preset = "paper") -> float:
@@ -152,8 +152,8 @@ class LocalImportance:
         known(preset, get_args(Preset), "preset")
         overall = _mean(self.share, times)
         scores = {
-            "spread_divergence": _spread(overall, preset),
-            "alpha_importance": _concentration(overall, alpha, preset),
+            "spread_divergence": spread_divergences(overall, preset),
+            "alpha_importance": concentrations(overall, alpha, preset),
             "rank_consistency": np.sort(_consistency(_rank_histogram(self.ranks, times), preset), axis=1).mean(axis=1),
             "importance_stability": _stability_of_all(self.share, times, preset),
         }
@@ -162,7 +162,7 @@ class LocalImportance:
                 _mean(self.share[member], None if times is None else times[:, member])
                 for member in self.members.values()
             ]
-            scores["rank_alignment"] = _alignment(overall, groups, alpha, preset)
+            scores["rank_alignment"] = rank_alignments(overall, groups, alpha, preset)
         return scores
 
 
@@ -182,7 +182,7 @@ def _mean(share: Floats, times: Floats | None) -> Floats:
     return shares(times @ share, dimensions=2)
 
 
-def _spread(share: Floats, preset: Preset) -> Floats:
+def spread_divergences(share: Floats, preset: Preset) -> Floats:
     d = share.shape[1]
     if d == 1:
         return np.full(len(share), 1.0 if preset == "holisticai" else 0.0)
@@ -195,12 +195,12 @@ def _spread(share: Floats, preset: Preset) -> Floats:
     return np.sqrt(divergence) if preset == "holisticai" else divergence
 
 
-def _concentration(share: Floats, alpha: float, preset: Preset) -> Floats:
+def concentrations(share: Floats, alpha: float, preset: Preset) -> Floats:
     asked = _checked(alpha)
     return _needed(share, 0.8 if preset == "holisticai" else asked) / share.shape[1]
 
 
-def _alignment(overall: Floats, groups: Sequence[Floats], alpha: float, preset: Preset) -> Floats:
+def rank_alignments(overall: Floats, groups: Sequence[Floats], alpha: float, preset: Preset) -> Floats:
     top = _top(overall, _checked(alpha))
     similarities = [jaccard(top, _top(share, alpha, None if preset == "paper" else top)) for share in groups]
     return np.sort(similarities, axis=0).mean(axis=0)
@@ -221,12 +221,12 @@ def _consistency(histogram: Ints | Floats, preset: Preset) -> Floats:
 
 def _stability(share: Floats, times: Floats | None, preset: Preset) -> Floats:
     """S_j (b, d); deviations are taken from the mean over all rows, so that a constant feature has none."""
-    n = len(share)
     centre = share.mean(axis=0)
     squares = (share - centre) ** 2
     if times is None:
-        mean, variance = centre[None], squares.mean(axis=0)[None]
+        n, mean, variance = len(share), centre[None], squares.mean(axis=0)[None]
     else:
+        n = times.sum(axis=1, keepdims=True)
         mean = times @ share / n
         variance = np.maximum(times @ squares / n - (mean - centre) ** 2, 0.0)
     if preset == "holisticai":

@@ -78,13 +78,18 @@ class Curves:
 class PermutationImportance:
     """overall: (d,) non-negative loss in score when a feature is permuted; by_group: the same within groups of rows.
 
-    Not normalised: the metrics divide by the sum themselves. score: accuracy or mean squared error, unpermuted.
+    Not normalised: the metrics divide by the sum themselves. score: accuracy or mean squared error, unpermuted;
+    rises, rises_within: (n, d) what each row adds to the loss, permuted among all rows and within its group, with
+    their sign; group: (n,) of each row, or empty.
     """
 
     names: tuple[str, ...]
     overall: Floats
     by_group: Mapping[str, Floats]
     score: float
+    rises: Floats
+    rises_within: Floats
+    group: NDArray[np.str_]
 
     def top(self, count: int) -> tuple[str, ...]:
         """Names of the most important features; equal ones in alphabetical order, whatever the column order."""
@@ -169,17 +174,25 @@ def permutation_importance(
     sources = {name: _permutations(block, repeats, preset, generator) for name, block in blocks.items()}
     base = _labelled_like(rows.ask(predict, rows.values), truth, task)
     loss = _loss(base, truth, task)
-    rises = {name: np.zeros(len(rows.names)) for name in blocks}
+    means = {name: np.zeros(len(rows.names)) for name in blocks}
+    overall_rises, within = np.zeros(rows.values.shape), np.zeros(rows.values.shape)
     for batch in _batches(rows, blocks, sources):
         answers = _answers(predict, rows, batch)
         for asked, answer in zip(batch, answers):
             change = _loss(answer, truth[asked.row], task) - loss[asked.row]
             for name, times in asked.times.items():
-                rises[name][asked.feature] = float(times @ change) / (repeats * len(blocks[name]))
-    turned = {name: np.abs(rise) if preset == "holisticai" else np.maximum(rise, 0.0) for name, rise in rises.items()}
-    overall = turned.pop("")
+                means[name][asked.feature] = float(times @ change) / (repeats * len(blocks[name]))
+                each = np.bincount(asked.row, times * change, minlength=len(truth)) / repeats
+                (within if name else overall_rises)[blocks[name], asked.feature] = each[blocks[name]]
+    turned = {name: magnitude(mean, preset) for name, mean in means.items()}
     score = float(loss.mean()) if task == "regression" else 1.0 - float(loss.mean())
-    return PermutationImportance(rows.names, overall, turned, score)
+    group = np.asarray([] if groups is None else groups).astype(str)
+    return PermutationImportance(rows.names, turned.pop(""), turned, score, overall_rises, within, group)
+
+
+def magnitude(rise: Floats, preset: Preset) -> Floats:
+    """A rise of the loss as an importance: below zero it is noise, 0 in `paper`, its size in `holisticai`."""
+    return np.abs(rise) if preset == "holisticai" else np.maximum(rise, 0.0)
 
 
 def groups_of(output: ArrayLike, task: Task) -> NDArray[np.str_]:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from explainbench.core.arrays import Bools, Ints
+from explainbench.core.arrays import Bools, Floats, Ints
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.metrics._eamex_definitions import Preset, Task, known, numbers
 from explainbench.metrics._eamex_importance import jaccard
@@ -70,11 +70,19 @@ def performance_degradation(y: ArrayLike, output: ArrayLike, surrogate: ArrayLik
     """
     known(task, get_args(Task), "task")
     truth, model, tree = _same_length(task, y=y, output=output, surrogate=surrogate)
-    if task == "classification":
-        p_b, p_s = float((truth == model).mean()), float((truth == tree).mean())
-        return 2 * (p_b - p_s) / (p_b + p_s) if p_b != p_s else 0.0
-    p_b, p_s = float(((truth - model) ** 2).mean()), float(((truth - tree) ** 2).mean())
-    return max(0.0, 2 * (p_s - p_b) / (p_b + p_s)) if p_b != p_s else 0.0
+    return float(degradation(performance(truth, model, task).mean(), performance(truth, tree, task).mean(), task))
+
+
+def performance(truth: NDArray[Any], output: NDArray[Any], task: Task) -> Floats:
+    """What each row (n,) adds to P: whether the label is right, or the squared error."""
+    return (truth == output).astype(np.float64) if task == "classification" else (truth - output) ** 2
+
+
+def degradation(p_b: ArrayLike, p_s: ArrayLike, task: Task) -> Floats:
+    """Eqs. 9 and 10 of performances of the model and of its surrogate, of any shape; 0 where both are equal."""
+    model, tree = np.asarray(p_b, dtype=np.float64), np.asarray(p_s, dtype=np.float64)
+    worse = model - tree if task == "classification" else np.maximum(tree - model, 0.0)
+    return np.divide(2 * worse, model + tree, out=np.zeros_like(worse), where=worse != 0)
 
 
 def surrogate_fidelity(output: ArrayLike, surrogate: ArrayLike, task: Task, preset: Preset = "paper") -> float:
@@ -87,11 +95,16 @@ def surrogate_fidelity(output: ArrayLike, surrogate: ArrayLike, task: Task, pres
     known(preset, get_args(Preset), "preset")
     known(task, get_args(Task), "task")
     model, tree = _same_length(task, output=output, surrogate=surrogate)
+    return float(1.0 - infidelity(model, tree, task, preset).mean())
+
+
+def infidelity(model: NDArray[Any], tree: NDArray[Any], task: Task, preset: Preset) -> Floats:
+    """Per row (n,): whether the labels differ, or the relative error."""
     if task == "classification":
-        return float((model == tree).mean())
+        return (model != tree).astype(np.float64)
     error = np.abs(model - tree)
     largest = np.maximum(np.abs(model), np.abs(tree)) + (1e-10 if preset == "holisticai" else 0.0)
-    return 1.0 - float(np.divide(error, largest, out=np.zeros_like(error), where=largest > 0).mean())
+    return np.divide(error, largest, out=np.zeros_like(error), where=largest > 0)
 
 
 def surrogate_feature_stability(
@@ -110,6 +123,20 @@ def surrogate_feature_stability(
     its seeds, strata of equal predictions; trees without a split are left out, and without any other tree the score
     is 0. Raises BadInput for fewer rows than bootstraps, NotApplicable for a single class.
     """
+    overlaps = surrogate_overlaps(X, output, task, bootstraps, preset, original, rng)
+    return float(np.mean(overlaps)) if len(overlaps) else 0.0
+
+
+def surrogate_overlaps(
+    X: Any,
+    output: ArrayLike,
+    task: Task,
+    bootstraps: int = 10,
+    preset: Preset = "paper",
+    original: Surrogate | None = None,
+    rng: np.random.Generator | None = None,
+) -> Floats:
+    """The Jaccard similarities whose mean is `surrogate_feature_stability`: (k,), in `holisticai` possibly fewer."""
     rows, answers = Rows.of(X), _outputs(output, task, "the model's output")
     n = len(rows.values)
     if bootstraps < 1 or n < bootstraps:
@@ -131,8 +158,8 @@ def surrogate_feature_stability(
         order = None if preset == "holisticai" else first.order
         again = _fit(resampled, answers[drawn], task, copy.deepcopy(first.state), order)
         if preset == "paper" or (first.features.any() and again.features.any()):
-            similarities.append(jaccard(first.features, again.features))
-    return float(np.mean(similarities)) if similarities else 0.0
+            similarities.append(float(jaccard(first.features, again.features)))
+    return np.array(similarities)
 
 
 def _fit(rows: Rows, answers: NDArray[Any], task: Task, state: Any, order: Ints | None = None) -> Surrogate:

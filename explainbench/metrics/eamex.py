@@ -47,16 +47,19 @@ from explainbench.metrics._eamex_model import (
     partial_dependence,
     permutation_importance,
 )
+from explainbench.metrics._eamex_study import LOCAL, Study, study
 from explainbench.metrics._eamex_surrogate import (
     Surrogate,
     fit_surrogate,
     performance_degradation,
     surrogate_feature_stability,
     surrogate_fidelity,
+    surrogate_overlaps,
 )
 
 __all__ = [
     "DEFINITIONS",
+    "LOCAL",
     "Curves",
     "Definition",
     "Eamex",
@@ -64,6 +67,7 @@ __all__ = [
     "PermutationImportance",
     "Predict",
     "Preset",
+    "Study",
     "Surrogate",
     "Task",
     "alpha_importance",
@@ -84,8 +88,10 @@ __all__ = [
     "rank_consistency_by_feature",
     "shares",
     "spread_divergence",
+    "study",
     "surrogate_feature_stability",
     "surrogate_fidelity",
+    "surrogate_overlaps",
 ]
 
 

@@ -208,7 +208,8 @@ def test_column_order_changes_no_model_side_value():
 
 def test_top_features_break_ties_by_name():
     names = ("b", "a", "c")
-    found = eamex.PermutationImportance(names, np.array([1.0, 1.0, 2.0]), {}, 1.0)
+    nothing = np.empty((0, 3))
+    found = eamex.PermutationImportance(names, np.array([1.0, 1.0, 2.0]), {}, 1.0, nothing, nothing, np.array([]))
     assert found.top(2) == ("c", "a")
 
 
