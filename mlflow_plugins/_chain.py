@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from explainbench.core.errors import ExplainBenchError
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -25,6 +30,13 @@ PARTS = {
     "bundle": "bundle",
     "replay": "replay",
 }
+
+
+# What readers of altered files raise: our own errors, and those of zip, zlib, JSON, YAML, Parquet and Unicode.
+TRIPS = (
+    ExplainBenchError, OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError,
+    zlib.error, struct.error, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,17 @@ def same(name: str, expected: str, found: str, detail: str = "", cause: str = ""
     """A link that holds when both sides are equal; `cause` is said instead of `detail` when they are not."""
     holds = expected == found
     return Link(name, expected, found, holds, detail if holds else "; ".join(filter(None, (detail, cause))))
+
+
+def guarded(name: str, check: Callable[[], Iterable[Link]]) -> list[Link]:
+    """The links of a check; one that cannot even start, or that trips over altered bytes, is a broken link itself."""
+    found: list[Link] = []
+    try:
+        found += check()
+    except TRIPS as error:
+        cause = f"{error or type(error).__name__}: altered or cut; restore it, or run the stage that writes it"
+        found.append(Link(name, "readable", "unreadable", False, cause, name if name in PARTS else ""))
+    return found
 
 
 def in_part(part: str, links: Iterable[Link]) -> list[Link]:

@@ -13,12 +13,12 @@ from explainbench.core.errors import BadInput
 from explainbench.stages.suite import NAMES as SUITES
 from explainbench.store import CellStore
 from mlflow_plugins._board_links import file_links
-from mlflow_plugins._chain import Link, in_part, same
+from mlflow_plugins._chain import Link, guarded, in_part, same
 from mlflow_plugins._checkout import git
-from mlflow_plugins._mlflow import complete
+from mlflow_plugins._mlflow import EXPERIMENT_TAGS, VIEW_TAG, Store, complete, saved_view, view_state
 from mlflow_plugins._run_links import runs_of
 from mlflow_plugins._site import Site, changes, directory_md5, file_md5, parsed
-from mlflow_plugins.publish import PREFIX, workspace_name
+from mlflow_plugins.publish import PREFIX, description, view_columns, workspace_name
 
 COMMITTED = ("params.yaml", "dvc.yaml", "dvc.lock", "data.dvc", "data.manifest.json", "cells.lock.json", "results")
 CODE = ("explainbench", "mlflow_plugins")  # a changed source is named where a cell used it
@@ -27,19 +27,12 @@ SHOWN = 4  # altered values that are named per file
 
 def project_links(site: Site) -> list[Link]:
     """Everything that belongs to no single cell."""
-    links = in_part("record", lock_links(site))
+    links = in_part("record", guarded("cells.lock.json", lambda: lock_links(site)))
     for suite in SUITES:
-        links += in_part("board", _guarded(f"boards of {suite}", lambda suite=suite: _suite_files(site, suite)))
-        links += in_part("run", _guarded(f"runs of {suite}", lambda suite=suite: current_run_links(site, suite)))
-    links += in_part("dvc", _guarded("dvc.lock", lambda: dvc_lock_links(site)))
-    return links + in_part("git", committed_links(site))
-
-
-def _guarded(name: str, check: Callable[[], Iterator[Link]]) -> list[Link]:
-    try:
-        return list(check())
-    except (BadInput, KeyError, TypeError, AttributeError, ValueError) as error:
-        return [Link(name, "readable", "unreadable", False, f"cannot be read ({error}); restore it from git")]
+        links += in_part("board", guarded(f"boards of {suite}", lambda suite=suite: _suite_files(site, suite)))
+        links += in_part("run", guarded(f"runs of {suite}", lambda suite=suite: current_run_links(site, suite)))
+    links += in_part("dvc", guarded("dvc.lock", lambda: dvc_lock_links(site)))
+    return links + in_part("git", guarded("committed files", lambda: committed_links(site)))
 
 
 def lock_links(site: Site) -> Iterator[Link]:
@@ -72,6 +65,7 @@ def current_run_links(site: Site, suite: str) -> Iterator[Link]:
     if runs.store is None:
         yield Link(f"runs of {suite}", "", "", None, runs.problem)
         return
+    yield from _experiment_links(runs.store, suite)
     count = 0
     for run in (run for found in runs.by_cell.values() for run in found):
         tags = run.data.tags
@@ -84,6 +78,15 @@ def current_run_links(site: Site, suite: str) -> Iterator[Link]:
             cause = "its tags were edited, or the cell left the grid; run `explainbench publish`"
             yield Link(f"run {run.info.run_id}", "a record of cells.lock.json", digest, False, cause)
     yield Link(f"runs of {suite}", "", "", True, f"{count} current runs of cells")
+
+
+def _experiment_links(store: Store, suite: str) -> Iterator[Link]:
+    """The experiment's description and the saved view of its runs table."""
+    tags, cause = store.experiment_tags(), "edited in MLflow; `explainbench publish` writes it again"
+    for key, value in ({"mlflow.note.content": description(suite)} | EXPERIMENT_TAGS).items():
+        yield same(f"experiment tag {key}", value, tags.get(key, "missing"), "", cause)
+    state = view_state(tags.get(VIEW_TAG))
+    yield same(f"experiment tag {VIEW_TAG}", saved_view(view_columns(suite)), state or "missing", "", cause)
 
 
 def committed_links(site: Site) -> Iterator[Link]:

@@ -175,6 +175,8 @@ def seal_links(store: Store, run: Run, named: Iterable[str] = ()) -> Iterator[Li
 
     named: links that are broken already, so that nothing is named twice.
     """
+    name = run.info.run_name or ""
+    yield from compared("tag", "run name", {"mlflow.runName": name}, run.data.tags, "the run's name")
     path, tag = store.artifact(run, _seal.FILE), run.data.tags.get(_seal.TAG)
     if path is None and tag is None:
         yield Link("run seal", "", "", None, "logged before runs were sealed")
@@ -187,8 +189,8 @@ def seal_links(store: Store, run: Run, named: Iterable[str] = ()) -> Iterator[Li
     except (ValueError, TypeError):
         return
     data = run.data
-    used = [item.dataset for item in run.inputs.dataset_inputs] if run.inputs else []
-    now = _seal.leaves(run.info.run_name or "", _own(data.tags, sealed), data.params, data.metrics, used)
+    used = run.inputs.dataset_inputs if run.inputs else []
+    now = _seal.leaves(name, _own(data.tags, sealed), data.params, data.metrics, used)
     for leaf in sealed:
         if leaf.startswith("artifact "):
             file = store.artifact(run, leaf.removeprefix("artifact "))

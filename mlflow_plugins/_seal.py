@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from explainbench.core.provenance import sha256_file, sha256_json
 
 if TYPE_CHECKING:
-    from mlflow.entities import Dataset
+    from mlflow.entities import DatasetInput
 
 FILE = "seal.json"  # artifact of the run
 TAG = "explainbench.seal"  # SHA-256 of that file
@@ -24,7 +24,7 @@ def leaves(
     tags: Mapping[str, str],
     params: Mapping[str, str],
     metrics: Mapping[str, float],
-    datasets: Iterable[Dataset],
+    datasets: Iterable[DatasetInput],
 ) -> dict[str, str]:
     """{what: SHA-256} of everything of a run but its files."""
     found = {"name": _text(name)}
@@ -32,7 +32,8 @@ def leaves(
     found |= {f"param {key}": _text(value) for key, value in params.items()}
     found |= {f"metric {key}": _text(repr(float(value))) for key, value in metrics.items()}
     for one in datasets:
-        found[f"dataset {one.name}"] = sha256_json([one.name, one.digest, one.source_type, one.source])
+        used, context = one.dataset, sorted([tag.key, tag.value] for tag in one.tags)
+        found[f"dataset {used.name}"] = sha256_json([used.name, used.digest, used.source_type, used.source, context])
     return found
 
 

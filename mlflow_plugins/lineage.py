@@ -16,7 +16,7 @@ from explainbench.stages.bundle import CHECKSUMS, checksum_problems, opened, rea
 from explainbench.stages.suite import NAMES as SUITES
 from explainbench.store import RECORD, CellStore, StoredCell
 from mlflow_plugins._board_links import board_links, row_links
-from mlflow_plugins._chain import Chain, Link, in_part, render, verdict
+from mlflow_plugins._chain import Chain, Link, guarded, in_part, render, verdict
 from mlflow_plugins._file_links import CHECKS, LAST_CHECKS, OTHER_CHECKS, STAGED, STAGED_CHECKS
 from mlflow_plugins._mlflow import Store, open_store
 from mlflow_plugins._project_links import project_links
@@ -69,7 +69,7 @@ def audit_all(
 ) -> Iterator[Chain]:
     """The project as a whole, every board, then every cell. bundle: the workspace is an unpacked export."""
     site = Site(workspace, params, bundle, many=True)
-    yield Chain(str(workspace.output), "", None, tuple(_guarded("project", lambda: project_links(site))))
+    yield Chain(str(workspace.output), "", None, tuple(guarded("project", lambda: project_links(site))))
     for suite in SUITES:
         yield from _boards(site, suite)
     for folder in CellStore(workspace.cells).folders():
@@ -154,17 +154,8 @@ def _boards(site: Site, suite: str) -> Iterator[Chain]:
     except ExplainBenchError:
         return  # said by the project's chain
     for board in () if document is None else document["boards"]:
-        links = _guarded("board", lambda board=board: in_part("board", board_links(site, suite, board)))
+        links = guarded("board", lambda board=board: in_part("board", board_links(site, suite, board)))
         yield Chain(f"board {board.get('name', '?')}", "", None, tuple(links))
-
-
-def _guarded(name: str, check: Callable[[], list[Link]]) -> list[Link]:
-    """The links of a check; one that cannot even start is a broken link, and the rest goes on."""
-    try:
-        return check()
-    except (ExplainBenchError, OSError, KeyError, TypeError, AttributeError, ValueError) as error:
-        cause = str(error) or type(error).__name__
-        return [Link(name, "readable", "unreadable", False, cause, name)]
 
 
 @dataclass(slots=True)
@@ -183,18 +174,18 @@ def _chain(site: Site, subject: _Subject, recompute: Recompute | None) -> Chain:
     stored = subject.stored
     run, store, missing = subject.run, subject.store, ""
     if run is None:
-        cell = Cell.parse(subject.cell)
+        cell = Cell.parse(subject.cell) if stored is None else stored.cell
         runs = runs_of(site, cell.suite)
         run, missing = find_run(runs, cell, subject.cell_id, stored.digest if stored is not None else "")
         store = runs.store
     links: list[Link] = []
     if stored is not None:
         found = run is not None or (bool(missing) and site.bundle)
-        links += _guarded("board", lambda: in_part("board", row_links(site, stored, found)))
+        links += guarded("board", lambda: in_part("board", row_links(site, stored, found)))
     if run is None or store is None:
         links += in_part("run", [Link("run", subject.cell_id, "", None, missing)])
     else:
-        links += _guarded("run", lambda: in_part("run", run_links(site, store, run, stored)))
+        links += guarded("run", lambda: in_part("run", run_links(site, store, run, stored)))
     if stored is None:
         links += in_part("record", [Link("record", subject.cell, "unreadable", False, subject.problem)])
         links.append(Link("everything behind the record", "", "", None, "the record cannot be read"))
@@ -202,7 +193,7 @@ def _chain(site: Site, subject: _Subject, recompute: Recompute | None) -> Chain:
     checks = CHECKS | (STAGED_CHECKS if stored.cell.suite in STAGED else OTHER_CHECKS) | LAST_CHECKS
     for part, members in checks.items():
         for check in members:
-            links += _guarded(part, lambda part=part, check=check: in_part(part, check(site, stored)))
+            links += guarded(part, lambda part=part, check=check: in_part(part, check(site, stored)))
     if recompute is not None:
         links += in_part("replay", [_replay_link(stored, recompute)])
     return Chain(str(stored.cell), stored.record.cell_id, run.info.run_id if run else None, tuple(links))
