@@ -26,7 +26,7 @@ Traces = Mapping[str, Mapping[str, tuple[float, float, float]]]  # {model: {metr
 
 
 def draw_radars(document: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw `radar.<task>.svg` and `.png` for every task of the suite's boards (`results/agnostic.json`).
+    """Draw `<task>.svg` and `<task>.png` for every task of the suite's boards (`results/agnostic.json`).
 
     Raises BadInput where the boards hold no number, Unavailable where `folder` cannot be written.
     """
@@ -37,7 +37,7 @@ def draw_radars(document: Mapping[str, Any], folder: Path) -> list[Path]:
     for task, models in tasks.items():
         figure = radar_figure(task, models)
         for kind in FORMATS:
-            path = folder / f"radar.{task}.{kind}"
+            path = folder / f"{task}.{kind}"
             _save(figure, path, kind)
             written.append(path)
     return written
