@@ -88,6 +88,9 @@ def fill(store: Store, runs: int) -> None:
     tables = {"runs": SqlRun, "tags": SqlTag, "params": SqlParam, "metrics": SqlMetric, "latest": SqlLatestMetric}
     sqlite = store.uri.startswith("sqlite")
     with store.client._tracking_client.store.engine.begin() as connection:
+        if sqlite:  # random keys into large indexes: a small page cache would write gigabytes
+            connection.exec_driver_sql("PRAGMA cache_size = -1000000")
+            connection.exec_driver_sql("PRAGMA synchronous = OFF")
         for start in range(0, runs, CHUNK):
             rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
             for index in range(start, min(start + CHUNK, runs)):
@@ -101,6 +104,8 @@ def fill(store: Store, runs: int) -> None:
                     connection.exec_driver_sql(statement, [tuple(row.values()) for row in rows[name]])
                 else:
                     connection.execute(sa.insert(table.__table__), rows[name])
+    if sqlite:  # no connection with that cache is left over for the measurements
+        store.client._tracking_client.store.engine.dispose()
     store.analyse()
     if not sqlite:
         with store.client._tracking_client.store.engine.begin() as connection:

@@ -27,7 +27,7 @@ from explainbench.core.record import CellRecord
 from explainbench.core.workspace import Workspace
 from explainbench.store import RECORD, CellStore, write_lock
 from mlflow_plugins._mlflow import open_store
-from mlflow_plugins.publish import PREFIX, publish_cells
+from mlflow_plugins.publish import PREFIX, Publisher, publish_cells
 
 
 def main() -> None:
@@ -78,7 +78,8 @@ def run(root: Path, folder: Path, uri: str, writers: int, ids: dict[str, str]) -
     """Let `writers` processes publish all cells at once, each as a project of its own, and count the runs."""
     environment = os.environ | {"MLFLOW_TRACKING_URI": uri}
     os.environ["MLFLOW_TRACKING_URI"] = uri
-    publish_cells(Workspace(root, folder), [])  # a fresh store is initialised once
+    with Publisher(Workspace(root, folder)) as publisher:
+        publisher.open()  # a fresh store is initialised once
     outputs = []
     for number in range(writers):
         outputs.append(folder / f"{writers}-{number}")

@@ -124,8 +124,9 @@ class Store:
 
     def touch(self) -> None:
         """Tell readers behind a server that something changed."""
+        mark = f"{time.time_ns()}-{os.getpid()}"
         with reachable(self.uri):
-            self.client.set_experiment_tag(self.experiment_id, UPDATED, f"{time.time_ns()}-{os.getpid()}")
+            _insisting(lambda: self.client.set_experiment_tag(self.experiment_id, UPDATED, mark))
 
     @property
     def _backend(self) -> Any:
@@ -184,7 +185,7 @@ class Store:
                 self.client.delete_run(run_id)
                 return None
             if used:
-                self.client.log_inputs(run_id, used)
+                _insisting(lambda: self.client.log_inputs(run_id, used))
             self.client.log_artifacts(run_id, str(artifacts))
             self.client.log_text(run_id, seal, _seal.FILE)
             self.client.log_batch(run_id, numbers, values, [RunTag(MARKER, "true")])
@@ -392,6 +393,20 @@ def runs_link(uri: str, experiment_id: str) -> str | None:
         return None
     query = f"?viewStateShareKey={VIEW}&workflowType=machine_learning"
     return f"{uri.rstrip('/')}/#/experiments/{experiment_id}/runs{query}"
+
+
+def _insisting(call: Callable[[], Any]) -> None:
+    """Try again where another writer inserted the same row at the same moment: of two MLflow lets one fail."""
+    from mlflow.exceptions import MlflowException
+
+    for _ in range(3):
+        try:
+            call()
+            return
+        except MlflowException as error:
+            if "unique" not in str(error).lower():
+                raise
+    call()
 
 
 def is_server(uri: str) -> bool:

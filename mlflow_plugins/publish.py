@@ -242,12 +242,12 @@ class Publisher:
         pause = random.Random(self.name)  # two writers that made room for each other must not meet again
         while self._waiting:
             waiting, self._waiting = self._waiting, []
+            time.sleep(pause.uniform(0.05, 0.5))
             for known in self._known.values():
                 known.read()
                 for row in known.half:
                     if time.monotonic() - seen.setdefault(row.run_id, time.monotonic()) > ABANDONED:
                         self._replace(known, row, "its writer went away")
-            time.sleep(pause.uniform(0.05, 0.5))
             for stored in waiting:
                 self.publish(stored)
 
@@ -444,12 +444,22 @@ def _write_board(
 
 def open_experiment(workspace: Workspace, suite: str) -> Store:
     """The experiment of a suite in the project's tracking store, created where it is missing. Raises Unavailable."""
-    description = DESCRIPTION.format(suite=suite)
     artifacts = workspace.output / "mlartifacts" / suite
-    columns = COLUMNS
-    if suite != "energy":
-        columns = [metric_name(board.score, board.which, [board.score]) for board in load_boards(suite).metrics]
-    return ensure_store(workspace.tracking_uri, experiment_name(suite), artifacts, description, columns)
+    return ensure_store(
+        workspace.tracking_uri, experiment_name(suite), artifacts, description(suite), view_columns(suite)
+    )
+
+
+def description(suite: str) -> str:
+    """The experiment's description in MLflow."""
+    return DESCRIPTION.format(suite=suite)
+
+
+def view_columns(suite: str) -> list[str]:
+    """Columns of the saved view of a suite's runs; the first one sorts."""
+    if suite == "energy":
+        return COLUMNS
+    return [metric_name(board.score, board.which, [board.score]) for board in load_boards(suite).metrics]
 
 
 def experiment_name(suite: str) -> str:

@@ -180,8 +180,8 @@ def test_a_cell_that_another_project_is_publishing_is_waited_for(project, tmp_pa
 
 def test_a_run_that_its_writer_abandoned_is_taken_over(project, tmp_path, monkeypatch):
     stored = project.add("shap")
-    publish_cells(project.workspace, [], FEW)
-    store, _ = runs_of(project)
+    with Publisher(project.workspace, FEW) as publisher:
+        store = publisher.open()
     tags = {f"{P}kind": "cell", f"{P}cell_id": stored.record.cell_id, f"{P}record_sha256": stored.digest}
     dead = store.client.create_run(store.experiment_id, tags=tags | {f"{P}workspace": "other"}).info.run_id
     monkeypatch.setattr("mlflow_plugins.publish.time.sleep", lambda seconds: None)
@@ -197,7 +197,8 @@ def test_four_writers_at_once_lose_no_cell_and_make_no_duplicate(project, tmp_pa
     """Threads here, for their speed; tests/team does it with processes on PostgreSQL."""
     made = [project.add(f"method_{index}") for index in range(6)]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", project.workspace.tracking_uri)
-    publish_cells(project.workspace, [], FEW)  # the store is initialised once
+    with Publisher(project.workspace, FEW) as publisher:
+        publisher.open()  # the store is initialised once
     together = Barrier(4)
 
     def write(name: str) -> int:
