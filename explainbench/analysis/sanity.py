@@ -14,8 +14,10 @@ from explainbench.analysis.comparisons import DECIMALS, holm, paired
 from explainbench.analysis.intervals import mean_intervals
 from explainbench.core.arrays import Floats, Ints, Texts
 from explainbench.core.errors import NotApplicable
+from explainbench.core.masking import ranking
 
 SIMILAR = 0.5  # rank correlation with explanations of re-drawn weights above which a method ignores the weights
+NOTHING = 0.01  # of a window's largest |e|: what is below is noise, as far as finding a known truth goes
 PERMUTATIONS = 1_999  # of the interaction test
 
 Verdict = Literal["changes", "ignores the weights", "unclear"]
@@ -168,6 +170,43 @@ def rank_correlations(one: Floats, other: Floats) -> Floats:
     NaN where the first explains nothing; 0 where only the other is constant, because then nothing is left of it.
     """
     return np.where(np.ptp(one, axis=1) == 0, np.nan, np.nan_to_num(_spearman(one, other)))
+
+
+def recovered(truth: Floats, importance: Floats) -> dict[str, Floats]:
+    """How well |e| finds a known truth, per window: truth, importance (n, g) -> name -> (n,), NaN where there is none.
+
+    correlation: Spearman of the sizes, those below `NOTHING` of a window's largest counting as zero, so that sampling
+    noise on null groups makes no ranks; recall: share of the groups that contribute which are among as many top ones;
+    null_share: share of |e| on groups that contribute nothing.
+    """
+    size, real = np.abs(importance), np.abs(truth)
+    contributes = real > 0
+    place = np.argsort(ranking(importance), axis=1)  # of each group in the ranking
+    count = contributes.sum(axis=1)
+    found = (contributes & (place < count[:, None])).sum(axis=1)
+    total = size.sum(axis=1)
+    nothing = count == 0
+    measured = {
+        "correlation": rank_correlations(_without_noise(real), _without_noise(size)),
+        "recall": np.divide(found, count, out=np.zeros(len(count)), where=~nothing),
+        "null_share": np.divide(
+            np.where(contributes, 0.0, size).sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0
+        ),
+    }
+    return {name: np.where(nothing, np.nan, values) for name, values in measured.items()}
+
+
+def relative_error(truth: Floats, importance: Floats) -> float | None:
+    """Largest deviation of e from the truth (n, g), relative to the window's largest; None where all truth is zero."""
+    largest = np.abs(truth).max(axis=1)
+    known = largest > 0
+    if not known.any():
+        return None
+    return float((np.abs(importance - truth).max(axis=1)[known] / largest[known]).max())
+
+
+def _without_noise(size: Floats) -> Floats:
+    return np.where(size < NOTHING * size.max(axis=1, keepdims=True), 0.0, size)
 
 
 def randomisation_verdict(correlation: Estimate) -> Verdict:

@@ -15,18 +15,18 @@ from explainbench.analysis.ablation import CONCORDANT
 from explainbench.analysis.boards import DIGITS
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell
-from explainbench.core.errors import ExplainBenchError, NotApplicable
+from explainbench.core.errors import BadInput, ExplainBenchError, NotApplicable
 from explainbench.core.files import write_json
 from explainbench.core.params import Params
 from explainbench.core.provenance import sha256_json
 from explainbench.core.workspace import Workspace
 from explainbench.runner import Failed, run
-from explainbench.stages import _finished, _planted, _probes
+from explainbench.stages import _finished, _marks, _planted, _probes
 from explainbench.stages._finished import Grid, read_cells
 from explainbench.stages._probes import Probe, Sizes
 from explainbench.stages.cell import build_bench
 from explainbench.stages.data import load_task
-from explainbench.stages.fit import load_forecaster
+from explainbench.stages.fit import load_forecaster, model_folder, model_identity
 from explainbench.stages.suite import locked_cells
 from explainbench.store import CellStore
 
@@ -81,27 +81,35 @@ def _examine(workspace: Workspace, params: Params, sizes: Sizes, job: Cell) -> t
     planted = job.method != "checks"
     if planted:  # such a forecaster costs next to nothing, so methods keep the cells' own sizes
         sizes = replace(sizes, coalitions=WHOLE, samples=WHOLE, steps=WHOLE, runs=WHOLE)
-    stored = {} if planted else _importance(workspace, params, job)
+    stored = {} if planted else _importance(workspace, params, job, bench.data.windows.digest())
     probe = Probe(params, sizes, job.task, job.model, bench, stored, rows)
     if not planted:
         return job, _probes.examine(probe, load), time.perf_counter() - began
     try:
-        plant = _planted.plant(job.method, probe)
+        plant = _planted.plant(
+            job.method, bench.masker, bench.data.windows.channels, params.suites.energy.tasks[job.task]
+        )
     except NotApplicable as gap:
         return job, {"methods": [{"planted": job.method, "reason": gap.reason}], "metrics": {}}, 0.0
-    marks = {"methods": _planted.recovery(plant, probe), "metrics": _planted.meta_evaluation(plant, probe)}
+    marks = {"methods": _marks.recovery(plant, probe), "metrics": _marks.meta_evaluation(plant, probe)}
     return job, marks, time.perf_counter() - began
 
 
-def _importance(workspace: Workspace, params: Params, job: Cell) -> dict[str, Floats]:
-    """Published importance e (n, g) of the (task, model)'s ranked methods, in the order of params.yaml."""
+def _importance(workspace: Workspace, params: Params, job: Cell, windows_sha256: str) -> dict[str, Floats]:
+    """Published importance e (n, g) of the (task, model)'s ranked methods, in the order of params.yaml.
+
+    Raises BadInput for a cell that was scored on other windows or weights than are here now.
+    """
     methods = params.suites.energy.methods
-    found = {
-        stored.cell.method: stored.explanations()["importance"]
-        for stored in CellStore(workspace.cells)
-        if (stored.cell.suite, stored.cell.task, stored.cell.model) == ("energy", job.task, job.model)
-        and stored.cell.method in methods
-    }
+    here = (windows_sha256, model_identity(model_folder(workspace, job.task, job.model)).weights_sha256)
+    found: dict[str, Floats] = {}
+    for stored in CellStore(workspace.cells):
+        cell, spec = stored.cell, stored.record.spec
+        if replace(cell, method=job.method) != job or cell.method not in methods:
+            continue
+        if (spec.windows_sha256, spec.weights_sha256) != here:
+            raise BadInput(f"{cell} was scored on other windows or weights than are here; run `explainbench evaluate`.")
+        found[cell.method] = stored.explanations()["importance"]
     return {name: found[name] for name in methods if name in found}
 
 

@@ -10,7 +10,7 @@ import pytest
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput, ExplainBenchError, NotApplicable
 from explainbench.core.registry import METHODS
-from explainbench.stages import _planted, _probes
+from explainbench.stages import _marks, _planted, _probes
 from explainbench.stages._probes import Probe, Sizes
 from explainbench.stages.cell import build_bench
 from explainbench.stages.checks import FILE, _importance, checks, summary
@@ -19,6 +19,9 @@ from explainbench.stages.fit import load_forecaster
 from explainbench.store import CellStore
 
 SMALL = Sizes(windows_per_regime=1, coalitions=64, samples=64, steps=8, runs=2, batch=8, redraws=1, resamples=100)
+
+
+JOB = Cell("energy", "T1", "transformer", "checks")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def loader(project):
 def probe(project, finished, loader):
     data = load_task(project.workspace, "T1")
     bench = build_bench(project.params, "T1", "transformer", data, loader())
-    stored = _importance(finished, project.params, Cell("energy", "T1", "transformer", "checks"))
+    stored = _importance(finished, project.params, JOB, data.windows.digest())
     return Probe(project.params, SMALL, "T1", "transformer", bench, stored, np.arange(3))
 
 
@@ -86,6 +89,11 @@ def test_a_failing_job_writes_nothing(project, finished, document, monkeypatch):
     with pytest.raises(ExplainBenchError, match="energy/T1/transformer/checks: no such thing; nothing was written"):
         checks(finished, project.params, 1, lambda job, seconds: None, SMALL)
     assert not path.exists()
+
+
+def test_cells_of_other_windows_are_refused(project, finished):
+    with pytest.raises(BadInput, match=r"energy/T1/transformer/.* was scored on other windows or weights"):
+        _importance(finished, project.params, JOB, "another digest")
 
 
 def test_a_subset_is_spread_over_time_and_even_over_regimes(probe):
@@ -171,30 +179,35 @@ def test_faithfulness_of_the_checks_is_that_of_the_cells(probe, finished):
     np.testing.assert_allclose(moved.mean(axis=1), published, rtol=1e-12)
 
 
+def plant(name, probe):
+    spec = probe.params.suites.energy.tasks["T1"]
+    return _planted.plant(name, probe.bench.masker, probe.windows.channels, spec)
+
+
 @pytest.mark.parametrize("name", _planted.PLANTED)
 def test_planted_truth_is_efficient_and_null_where_nothing_acts(probe, name):
-    plant = _planted.plant(name, probe)
-    truth = plant.truth(probe.windows)
-    masked = plant.model(plant.masker.fill(probe.windows))
-    np.testing.assert_allclose(truth.sum(axis=1), plant.model(probe.windows.context) - masked, atol=1e-8)
-    assert not np.delete(truth, plant.acting, axis=1).any()
+    planted = plant(name, probe)
+    truth = planted.truth(probe.windows)
+    masked = planted.model(planted.masker.fill(probe.windows))
+    np.testing.assert_allclose(truth.sum(axis=1), planted.model(probe.windows.context) - masked, atol=1e-8)
+    assert not np.delete(truth, planted.acting, axis=1).any()
     moved = probe.windows.context.copy()
-    silent = ~np.isin(plant.masker.groups.labels, plant.acting)
+    silent = ~np.isin(planted.masker.groups.labels, planted.acting)
     moved[:, silent] += 100 * probe.windows.channels.std[np.nonzero(silent)[1]]
-    np.testing.assert_array_equal(plant.model(moved), plant.model(probe.windows.context))
+    np.testing.assert_array_equal(planted.model(moved), planted.model(probe.windows.context))
 
 
 def test_planted_linear_truth_is_weight_times_distance(probe):
     """f is z averaged over the first segment of steps a day ago, in the target's unit: weights 1/segment."""
-    plant = _planted.plant("seasonal", probe)
+    planted = plant("seasonal", probe)
     spec = probe.params.suites.energy.tasks["T1"]
     target = probe.windows.channels.index(spec.target)
-    distance = (probe.windows.context - plant.masker.fill(probe.windows))[:, : spec.segment, target]
-    np.testing.assert_allclose(plant.truth(probe.windows)[:, plant.acting[0]], distance.mean(axis=1), atol=1e-9)
+    distance = (probe.windows.context - planted.masker.fill(probe.windows))[:, : spec.segment, target]
+    np.testing.assert_allclose(planted.truth(probe.windows)[:, planted.acting[0]], distance.mean(axis=1), atol=1e-9)
 
 
 def test_methods_that_should_be_exact_are_and_baselines_are_not(probe):
-    rows = {row["method"]: row for row in _planted.recovery(_planted.plant("seasonal", probe), probe)}
+    rows = {row["method"]: row for row in _marks.recovery(plant("seasonal", probe), probe)}
     for name in ("shap", "lime", "integrated_gradients"):
         assert rows[name]["exact"]
         assert rows[name]["error"] < 2e-3
@@ -203,7 +216,7 @@ def test_methods_that_should_be_exact_are_and_baselines_are_not(probe):
 
 
 def test_metrics_are_marked_on_the_planted_truth(probe):
-    found = _planted.meta_evaluation(_planted.plant("linear_ar", probe), probe)
+    found = _marks.meta_evaluation(plant("linear_ar", probe), probe)
     assert found["faithfulness"]["wins"].mean() > 0.8
     assert found["fidelity"]["wins"].mean() > 0.8
     np.testing.assert_array_equal(
@@ -214,4 +227,4 @@ def test_metrics_are_marked_on_the_planted_truth(probe):
 
 def test_an_unknown_planted_forecaster_is_refused(probe):
     with pytest.raises(BadInput, match="no planted forecaster"):
-        _planted.plant("oracle", probe)
+        plant("oracle", probe)

@@ -12,7 +12,9 @@ from explainbench.analysis.sanity import (
     preference,
     randomisation_verdict,
     rank_correlations,
+    recovered,
     regime_interaction,
+    relative_error,
 )
 from explainbench.core.errors import NotApplicable
 
@@ -117,6 +119,23 @@ def test_an_explanation_that_vanishes_has_changed_and_one_that_never_was_is_unde
     something, nothing = rng(11).normal(size=(1, 6)), np.zeros((1, 6))
     assert rank_correlations(something, nothing) == 0.0
     assert np.isnan(rank_correlations(nothing, something)).all()
+
+
+def test_recovery_by_hand():
+    """Groups 0 and 2 contribute; the explanation ranks 2, 1, 0 and puts a quarter of its size on the others."""
+    found = recovered(np.array([[4.0, 0, -2, 0]]), np.array([[1.0, 1.5, -5.0, 0.01]]))
+    assert found["recall"] == 0.5
+    assert found["null_share"] == pytest.approx(1.51 / 7.51)
+    assert found["correlation"] == pytest.approx(stats.spearmanr([4, 0, 2, 0], [1, 1.5, 5, 0]).statistic)
+    perfect = recovered(np.array([[4.0, 0, -2, 0]]), np.array([[4.0, 1e-6, -2, -2e-6]]))
+    assert (perfect["recall"], perfect["correlation"]) == (1.0, 1.0)  # noise on null groups makes no ranks
+
+
+def test_where_nothing_contributes_nothing_can_be_recovered():
+    found = recovered(np.zeros((1, 4)), np.ones((1, 4)))
+    assert all(np.isnan(values).all() for values in found.values())
+    assert relative_error(np.zeros((1, 4)), np.ones((1, 4))) is None
+    assert relative_error(np.array([[2.0, -4.0], [0, 0]]), np.array([[2.0, -3.0], [9, 9]])) == 0.25
 
 
 @pytest.mark.parametrize(
