@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SCHEMA = 1
+PLOTS = "plots"  # folder of results/
 CONTENT = "content_sha256"  # key of a file of boards: the digest of everything else in it
 SUITE = "energy"
 MEASURED = ("EEI",)  # scores with a timing in them: never compared bit for bit
@@ -109,7 +111,19 @@ def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) 
     write_json(path, document)
     write_bytes(path.with_suffix(".csv"), board_csv(documents).encode())
     write_bytes(path.with_suffix(".md"), markdown(document).encode())
+    if suite == SUITE:
+        _write_plots(workspace, documents)
     return document
+
+
+def _write_plots(workspace: Workspace, boards: Iterable[Mapping[str, Any]]) -> None:
+    """results/plots/: entry and mean of every board of a whole task, for `dvc plots`, which draws file by file."""
+    folder = workspace.results / PLOTS
+    rmtree(folder, ignore_errors=True)
+    for board in boards:
+        rows = [f"{row['entry']},{row['mean']}\n" for row in board["rows"] if row["mean"] is not None]
+        if rows and not board["model"] and board["score"] not in MEASURED:
+            write_bytes(folder / f"{board['name']}.csv", "".join(["entry,mean\n", *rows]).encode())
 
 
 def _energy_boards(found: Collection, profile: Mapping[str, Any] | None, params: Params) -> list[dict[str, Any]]:
