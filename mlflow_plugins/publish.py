@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 PREFIX = "explainbench."
 # Where a score stands in MLflow: `family/name`, one chart section per family. Others follow the rule in `metric_name`.
 NAMES = {
+    "counterfactual_valid": "counterfactual_consistency/valid",
     "diagnosticity": "faithfulness/diagnosticity",
     "lipschitz": "stability/lipschitz",
+    "native_quantiles": "uncertainty_awareness/native",
     "noise_floor": "stability/noise_floor",
 }
+UNPUBLISHED = "act_valid."  # scores that stay in files, so that MLflow's table of columns stays readable
 COLUMNS = [  # of the saved view; the first one sorts
     "faithfulness/skill",
     "faithfulness/skill.lo",
@@ -298,7 +301,7 @@ def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None 
 
     Returns counts, and one sentence per cell that was refused. Raises Unavailable.
     """
-    from mlflow_plugins.report import publish_report  # which itself builds on this module
+    from mlflow_plugins.documents import publish_documents  # which itself builds on this module
 
     lock = read_lock(workspace.lock)
     store = CellStore(workspace.cells)
@@ -334,7 +337,7 @@ def publish_workspace(workspace: Workspace, statistics: StatisticsParams | None 
         "boards_published": sum(done.published for done in boards),
         "boards_already": sum(done.already for done in boards),
         "boards_superseded": sum(done.superseded for done in boards),
-        "reports_published": publish_report(workspace),
+        "documents_published": publish_documents(workspace),
     }
 
 
@@ -557,6 +560,8 @@ def headline(stored: StoredCell, statistics: StatisticsParams) -> dict[str, floa
     columns: dict[int, dict[str, Floats]] = {}
     asked = stored.record.spec.parameters.get("metrics", {})
     for score, (raw, value) in sorted(score_arrays(stored).items()):
+        if score.startswith(UNPUBLISHED):
+            continue
         for kind, array in (("value", value), ("raw", raw)):
             name = metric_name(score, kind, asked)
             if array is None or name in metrics:
@@ -612,6 +617,8 @@ def metric_name(score: str, kind: str, metrics: Iterable[str]) -> str:
     """`family/name`: a metric's own score is `metric/value` ([0, 1]) or `metric/raw`, its others `metric/other`."""
     if score in NAMES:
         return NAMES[score]
+    if score.startswith("act."):  # Actionability in one deployment context
+        return score
     families = sorted((name for name in metrics if score == name or score.startswith(f"{name}_")), key=len)
     if not families:
         return f"score/{score}"

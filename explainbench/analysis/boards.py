@@ -351,6 +351,8 @@ class _Maker:
             extra: dict[str, float | bool] = {}
             if isinstance(item, Composite) and item.clipped is not None:
                 extra["clipped"] = item.clipped
+            if name == "EDTS" and "native_quantiles" in entry.scores:
+                extra["native_quantiles"] = bool(entry.scores["native_quantiles"].raw[0])
             values = item if isinstance(item, Skipped) else item.values
             lines.append(_line(_row(entry, view, extra), entry.windows, values))
         if level == "cell":  # equal explanations do not take equal time
