@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from explainbench.cli import agnostic, checks, contexts, data, drift, lineage, listing, pipeline, public, report  # noqa: F401, importing a file adds its commands
+from explainbench.cli import agnostic, checks, contexts, data, drift, ground_truth, lineage, listing, pipeline, public, report  # noqa: F401, importing a file adds its commands
 from explainbench.cli._app import NO_TELEMETRY, app
 from explainbench.core.errors import ExplainBenchError
 

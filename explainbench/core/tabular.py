@@ -55,7 +55,10 @@ class HasTrees(Protocol):
 
 @runtime_checkable
 class HasLayers(Protocol):
-    """Affine layers with rectifiers between them, on standardised columns; `module` is the same in torch."""
+    """Affine layers with rectifiers between them, on columns divided by `std`; `module` is the same in torch."""
+
+    @property
+    def std(self) -> Floats: ...
 
     @property
     def layers(self) -> tuple[tuple[Floats, Floats], ...]: ...

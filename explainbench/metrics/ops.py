@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from explainbench.core.arrays import Bools
+from explainbench.core.arrays import Bools, Floats, Ints
 from explainbench.core.cell import Score
 from explainbench.core.errors import BadInput
 from explainbench.core.evidence import Evidence, MetricCard
@@ -44,12 +44,15 @@ def optimum(named: Bools, axis: Axis = "count") -> Optimum:
     """
     if named.ndim != 2 or not named.size:
         raise BadInput(f"OPS needs named features (n, d), but they are {named.shape}.")
-    count = named.sum(axis=1)
+    return optimum_of(named.sum(axis=1), named.shape[1], axis)
+
+
+def optimum_of(count: Ints | Floats, columns: int, axis: Axis = "count") -> Optimum:
+    """OPS from the number of features (n,) that each explanation names, out of `columns`."""
     coverage = 100.0 * float((count > 0).mean())
     features = float(count[count > 0].mean()) if coverage else 0.0
-    longest = 100.0 if axis == "percent" else float(named.shape[1])
-    length = features * longest / named.shape[1]
-    found = hypot(length, 100.0 - coverage)
+    longest = 100.0 if axis == "percent" else float(columns)
+    found = hypot(features * longest / columns, 100.0 - coverage)
     return Optimum(features, coverage, found, 100.0 * (1.0 - found / hypot(longest, 100.0)))
 
 

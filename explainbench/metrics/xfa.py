@@ -73,6 +73,15 @@ VARIANTS: dict[str, Variant] = {
     )
 }
 
+PARTS = {  # which part of which variant is a score of its own
+    "completeness": ("xfa_text", "completeness"),
+    "precision": ("xfa_text", "conciseness"),
+    "rank_order": ("xfa_text", "sensitivity"),
+    "specificity": ("xfa_code_v1", "conciseness"),
+    "top_overlap": ("xfa_code_v1", "sensitivity"),
+    "ranking": ("xfa_v2", "sensitivity"),
+}
+
 
 def variant(name: str) -> Variant:
     """The variant called `name`. Raises BadInput with the names there are."""

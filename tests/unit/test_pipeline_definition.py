@@ -16,8 +16,10 @@ STAGES = {
     "fit": ["explainbench.stages.fit"],
     "pretrain": ["explainbench.stages.pretrain"],
     "adapt": ["explainbench.stages.fit"],
-    "evaluate": [f"explainbench.stages.{part}" for part in ("evaluate", "energy", "axe")]
+    "evaluate": [f"explainbench.stages.{part}" for part in ("evaluate", "energy", "axe", "agnostic", "ground_truth")]
     + ["models", "methods", "metrics"],
+    "ground_truth_data": ["explainbench.stages.ground_truth_data"],
+    "ground_truth_table": ["explainbench.report.ground_truth", "methods", "metrics"],
     "checks": ["explainbench.stages.checks", "models", "methods", "metrics"],
 }
 

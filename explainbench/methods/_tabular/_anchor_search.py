@@ -53,11 +53,12 @@ class Rule:
 
 @dataclass(slots=True, eq=False)
 class Arms:
-    """Extensions of rules by one predicate each. size, kept: (a,) samples and how many of them kept the prediction;
-    own: the samples drawn under an arm itself."""
+    """Extensions of rules by one predicate each. coverage: (a,); size, kept: (a,) samples and how many of them kept the
+    prediction; own: the samples drawn under an arm itself."""
 
     parents: list[Rule]
     items: list[int]
+    coverage: Floats
     size: Ints = field(init=False)
     kept: Ints = field(init=False)
     own: dict[int, list[Asked]] = field(default_factory=dict)
@@ -91,8 +92,8 @@ class Arms:
         return (*self.parents[arm].predicates, self.items[arm])
 
     def ranked(self) -> Ints:
-        """Arms by decreasing precision."""
-        return np.argsort(-self.kept / np.maximum(self.size, 1), kind="stable")
+        """Arms by decreasing precision, of equal ones the wider first."""
+        return np.lexsort((-self.coverage, -self.kept / np.maximum(self.size, 1)))
 
     def rule(self, arm: int, covers: Bools) -> Rule:
         """An arm as a rule with all samples drawn under it."""
@@ -170,13 +171,14 @@ class Search:
 
     def _extensions(self, level: Sequence[Rule], wider_than: float) -> Arms:
         """Every rule of the level with one more predicate, each conjunction once."""
-        found: dict[frozenset[int], tuple[Rule, int]] = {}
+        found: dict[frozenset[int], tuple[Rule, int, float]] = {}
         for rule in level:
-            wide = self.covers[rule.covered].sum(axis=0) > wider_than * len(self.covers)
+            coverage = self.covers[rule.covered].sum(axis=0) / len(self.covers)
             for item in self.predicates.adding(rule.predicates):
-                if wide[item]:
-                    found.setdefault(frozenset((*rule.predicates, int(item))), (rule, int(item)))
-        return Arms([rule for rule, _ in found.values()], [item for _, item in found.values()])
+                if coverage[item] > wider_than:
+                    found.setdefault(frozenset((*rule.predicates, int(item))), (rule, int(item), coverage[item]))
+        parents, items, coverages = zip(*found.values(), strict=True) if found else ((), (), ())
+        return Arms(list(parents), list(items), np.array(coverages))
 
     def _compare(self, arms: Arms) -> Generator[Floats, Bools, None]:
         """Sample the arms until the best ones, as many as the beam is wide, are known by KL-LUCB.

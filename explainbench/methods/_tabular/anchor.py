@@ -58,8 +58,8 @@ class Anchor:
         """Attributions (n, d): 1 for the column added first, less for each later one; named: the rule's columns.
 
         Many searches run side by side, so that the model is asked in large batches; a row's rule depends on the seed
-        and the row, not on its company. Notes: precision, coverage, and found = 0 where no rule reached the threshold and
-        the most precise one seen is given.
+        and the row, not on its company. Notes: precision, coverage, and found = 0 where no rule reached the threshold
+        and the most precise one seen is given.
         """
         space, options, seed = Space.of(background), Options(**asdict(self)), int(rng.integers(2**32))
         anchors: list[Anchored] = []

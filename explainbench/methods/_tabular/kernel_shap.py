@@ -29,7 +29,7 @@ from explainbench.methods.shap import Shap
 )
 @dataclass(frozen=True, slots=True)
 class KernelShap:
-    """The energy registry's KernelSHAP: columns outside a coalition take their means. coalitions: shared by all rows."""
+    """The energy registry's KernelSHAP: columns outside a coalition take their means. coalitions: for all rows."""
 
     coalitions: Annotated[int, Field(ge=16)] = 512
 

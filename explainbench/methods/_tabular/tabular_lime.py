@@ -53,7 +53,8 @@ class TabularLime:
         for number, row in enumerate(rows):
             # the library draws from one state for all rows: a row's own state makes it independent of the others
             own = np.random.RandomState(int(stream(seed, row.tobytes().hex()).integers(2**32)))
-            explainer.random_state = explainer.base.random_state = explainer.discretizer.random_state = own
+            for part in (explainer, explainer.base, explainer.discretizer):
+                setattr(part, "random_state", own)  # noqa: B010, the stubs know no discretiser
             found = explainer.explain_instance(row, both, num_features=self.listed, num_samples=self.samples)
             for column, weight in found.as_map()[1]:
                 attribution[number, column] = weight

@@ -47,5 +47,5 @@ class TabularShap:
         if isinstance(model, HasLayers) and len(model.layers) == 1:
             slopes = model.layers[0][0][:, 0] / model.std
             explainer = shap.LinearExplainer((slopes, 0.0), background)
-            return RowExplanation(np.asarray(explainer.shap_values(rows)))
+            return RowExplanation(np.asarray(explainer.shap_values(rows), dtype=np.float64))
         return KernelShap(self.coalitions).explain(model, rows, background, rng)
