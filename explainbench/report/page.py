@@ -124,7 +124,7 @@ def _content(source: Source) -> dict[str, Any]:
 
 def _window_counts(source: Source) -> dict[str, int]:
     """Task -> windows that its cells were scored on, as far as they are known."""
-    counts = {task: int(card["windows"]) for task, card in source.windows.items()}
+    counts = {task: int(card["windows"]) for task, card in source.windows.items() if "windows" in card}
     for board in source.boards["boards"]:
         counts.setdefault(board["task"], board["n"] + board["dropped"])
     return counts
