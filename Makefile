@@ -65,8 +65,8 @@ smoke-check: data  ## the smoke profile twice from nothing, compared bit for bit
 	cmp runs/smoke-1/results/leaderboard.csv runs/smoke-2/results/leaderboard.csv
 	@echo "two smoke runs, one and two workers: identical bytes"
 
-ui: venv  ## MLflow's UI on http://127.0.0.1:5000
-	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --host 127.0.0.1 --backend-store-uri sqlite:///$(CURDIR)/mlflow.db
+ui: venv  ## MLflow's UI on http://127.0.0.1:5000, our pages on /explainbench/
+	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --app-name explainbench --host 127.0.0.1 --backend-store-uri sqlite:///$(CURDIR)/mlflow.db
 
 lock:  ## resolve requirements.lock again from pyproject.toml (needs pip-tools); torch is left out, see README
 	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
