@@ -21,6 +21,7 @@ STAGES = {
     "ground_truth_data": ["explainbench.stages.ground_truth_data"],
     "ground_truth_table": ["explainbench.report.ground_truth", "methods", "metrics"],
     "checks": ["explainbench.stages.checks", "models", "methods", "metrics"],
+    "report": ["explainbench.report.page"],
 }
 
 
