@@ -8,7 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from explainbench.analysis.boards import DEFINED, Board, CellRef, Entry, Row, check_entries, with_place
+from explainbench.analysis.boards import DEFINED, Board, CellRef, Entry, MetricBoard, Row, check_entries, with_place
 from explainbench.analysis.set_scores import rank_sets
 from explainbench.analysis.suites import SuiteBoards
 from explainbench.core.arrays import Floats
@@ -40,7 +40,13 @@ def build(entries: Sequence[Entry], statistics: StatisticsParams) -> tuple[Board
     return tuple(boards)
 
 
-BOARDS = SuiteBoards((), build=build)
+BOARDS = SuiteBoards(
+    tuple(
+        MetricBoard(name, meaning.title, "raw", higher_is_better=meaning.higher_is_better, view="cells")
+        for name, meaning in DEFINITIONS["paper"].items()
+    ),
+    build=build,
+)
 
 
 def _board(name: str, basis: str, cells: Cells, statistics: StatisticsParams, notes: tuple[str, ...]) -> Board:

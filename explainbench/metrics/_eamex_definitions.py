@@ -37,8 +37,12 @@ class Definition:
         return value if self.higher_is_better else self.low + self.high - value
 
     def scaled(self, value: float) -> float:
-        """`value` turned so that higher is better, and its range mapped to [0, 1]."""
-        return (self.oriented(value) - self.low) / (self.high - self.low)
+        """`value` on [0, 1], turned so that higher is better; below 0 it counts as 0.
+
+        That is, a surrogate better than its model degrades nothing, and one that errs in sign is not faithful at all.
+        """
+        share = min(max(value, 0.0), self.high) / self.high
+        return share if self.higher_is_better else 1.0 - share
 
 
 _PAPER = {

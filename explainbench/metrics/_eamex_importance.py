@@ -144,12 +144,21 @@ class LocalImportance:
         return {name: float(values[0]) for name, values in self._scores(None, alpha, preset).items()}
 
     def resampled(self, times: Floats, alpha: float = 0.8, preset: Preset = "paper") -> dict[str, Floats]:
-        """The five metrics on b resamples: times (b, n), how often each row is drawn; every group is drawn: (b,)."""
+        """The five metrics on b resamples: times (b, n), how often each row is drawn: (b,).
+
+        NaN where nothing is drawn, and for rank alignment where a group is not.
+        """
+        drawn = np.column_stack([times[:, member].any(axis=1) for member in self.members.values()])
         parts = [self._scores(times[first : first + BLOCK], alpha, preset) for first in range(0, len(times), BLOCK)]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        scores = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {
+            name: np.where(drawn.all(axis=1) if name == "rank_alignment" else drawn.any(axis=1), values, np.nan)
+            for name, values in scores.items()
+        }
 
     def _scores(self, times: Floats | None, alpha: float, preset: Preset) -> dict[str, Floats]:
         known(preset, get_args(Preset), "preset")
+        times = None if times is None else _some(times)
         overall = _mean(self.share, times)
         scores = {
             "spread_divergence": spread_divergences(overall, preset),
@@ -159,7 +168,7 @@ class LocalImportance:
         }
         if len(self.members) > 1:
             groups = [
-                _mean(self.share[member], None if times is None else times[:, member])
+                _mean(self.share[member], None if times is None else _some(times[:, member]))
                 for member in self.members.values()
             ]
             scores["rank_alignment"] = rank_alignments(overall, groups, alpha, preset)
@@ -180,6 +189,11 @@ def _mean(share: Floats, times: Floats | None) -> Floats:
     if times is None:
         return shares(share.mean(axis=0)[None], dimensions=2)
     return shares(times @ share, dimensions=2)
+
+
+def _some(times: Floats) -> Floats:
+    """`times` in which a resample that draws nothing draws each row once; its scores are no numbers anyway."""
+    return np.where(times.any(axis=1, keepdims=True), times, 1.0)
 
 
 def spread_divergences(share: Floats, preset: Preset) -> Floats:

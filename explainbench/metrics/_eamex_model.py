@@ -118,12 +118,13 @@ def partial_dependence(
 
 
 def fluctuation_ratio(curves: Curves | Sequence[Curves], preset: Preset = "paper") -> float:
-    """Fluctuation ratio: how often the curve interpolated to 100 points changes direction, mean over features.
+    """Fluctuation ratio: how often the curve interpolated to 100 points turns, mean over features (def. 3.3).
 
-    In [0, 1], lower is better; a constant curve scores 0. A level stretch is a direction of its own (sign 0), so the
-    stairs of a tree model count twice per step. `paper`: of the partial dependence, over n - 2, values that
-    differ by no more than rounding being equal. `holisticai`: mean over the individual curves, over 100, rounding
-    included (its published numbers are those of P(class 0), which rounds differently from P(class 1)).
+    curves: of one feature or of several, grid (k,) and ice (n, k). In [0, 1], lower is better; a constant curve scores
+    0. A level stretch is a direction of its own (sign 0), so the stairs of a tree model count twice per step. `paper`:
+    of the partial dependence, over n - 2, values that differ by no more than rounding being equal. `holisticai`: mean
+    over the individual curves, over 100, rounding included (its published numbers are those of P(class 0), which
+    rounds differently from P(class 1)). Raises BadInput.
     """
     several = [curves] if isinstance(curves, Curves) else list(curves)
     if not several:

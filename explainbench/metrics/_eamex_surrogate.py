@@ -118,8 +118,8 @@ def surrogate_feature_stability(
 ) -> float:
     """Surrogate feature stability: mean Jaccard similarity of the tree's features and those on resamples (eq. 13).
 
-    X: (n, d); output: (n,) the model's; bootstraps: k; original: the tree to compare with, else one fitted on X. In
-    [0, 1], higher is better. `paper`: rows drawn with replacement by rng (without it, a fixed stream). `holisticai`:
+    X: (n, d); output: (n,) the model's; bootstraps: k; original: the tree to compare with, else one fitted on X.
+    In [0, 1], higher is better. `paper`: rows drawn with replacement by rng (without it, a fixed stream). `holisticai`:
     its seeds, strata of equal predictions; trees without a split are left out, and without any other tree the score
     is 0. Raises BadInput for fewer rows than bootstraps, NotApplicable for a single class.
     """

@@ -22,6 +22,7 @@ from explainbench.core.tabular import TABULAR_MODELS
 from explainbench.core.windows import Windows
 from explainbench.core.workspace import Workspace
 from explainbench.data._agnostic_tables import load_table, table, table_digest
+from explainbench.metrics.eamex import DEFINITIONS
 from explainbench.stages._agnostic_params import AgnosticParams, agnostic_params
 from explainbench.stages.agnostic_cell import METHOD, Judged, judge_explanations, judge_forecaster, judge_table
 from explainbench.stages.cell import build_bench, options
@@ -33,7 +34,7 @@ from explainbench.store import CellStore, Rows, StoredCell, first_problem
 NAME = "agnostic"
 LIBRARIES = {"numpy", "scipy", "scikit-learn"}
 CARD = {"title": "EAMEX", "category": "model", "deterministic": True, "vector": "nonnegative", "resampled": True}
-METRICS = {"eamex": {"preset": "paper"}}
+METRICS = {name: {"preset": "paper"} for name in DEFINITIONS["paper"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ def _spec(
 
 
 def _outcome(params: Params, cell: Cell, judged: Judged) -> Outcome:
-    names = ("rows", "permute", "explain", "surrogate", "bootstraps")
+    names = ("rows", "explained rows", "permute", "explain", "surrogate", "bootstraps")
     seeds = {
         "seed": params.seed,
         "streams": {name: [NAME, cell.task, name] for name in names},

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explainbench.analysis.set_scores import times_drawn
-from explainbench.core.arrays import Bools, Floats, Ints
+from explainbench.core.arrays import Bools, Floats
 from explainbench.core.cell import Cell, CellResult, Score, Skipped, stream
-from explainbench.core.errors import NotApplicable
+from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.masking import Groups
 from explainbench.core.tabular import TABULAR_MODELS, Kind, TabularModel
 from explainbench.core.windows import Windows
@@ -65,7 +65,8 @@ def judge_table(options: AgnosticParams, seed: int, cell: Cell, kind: Kind, spli
         rng=stream(seed, cell.suite, cell.task, "permute"),
     )  # fmt: skip
     regime = eamex.groups_of(y, kind)
-    result, arrays = _scored(options, seed, cell, found, regime, np.flatnonzero(seen))
+    again = times_drawn(regime[:explained], options.resamples, stream(seed, cell.suite, cell.task, "explained rows"))
+    result, arrays = _scored(options, seed, cell, found, regime, again[:, seen])
     arrays |= {"importance": local, "regime": regime[:explained], "row_regime": regime}
     return Judged(
         *(result, arrays, np.arange(len(x)), regime, split.names),
@@ -115,7 +116,7 @@ def judge_forecaster(
     missing: dict[str, str] = dict.fromkeys(eamex.LOCAL, "judged per explanation method, in the cells of the model")
     whole = _on_all(importance, seen.names, every.names)
     found = eamex.Study("regression", whole, curves, y, output, shallow, overlaps, None, missing)
-    result, arrays = _scored(options, seed, cell, found, windows.regime, np.empty(0, dtype=np.int64))
+    result, arrays = _scored(options, seed, cell, found, windows.regime, np.empty((options.resamples, 0)))
     arrays |= {"row_regime": windows.regime.astype(str)}
     evaluations = model.meter.evaluations - asked
     return Judged(result, arrays, windows.origin, windows.regime, every.names, evaluations=evaluations)
@@ -132,8 +133,14 @@ def judge_explanations(
     """The five metrics that need nothing but explanations, of one method's explanations of a forecaster.
 
     stored: `explanations.npz` of the energy cell, groups: its features. Windows without an explanation are left out.
-    Raises NotApplicable where fewer than two windows are left.
+    Raises BadInput for features of another segmentation, NotApplicable where fewer than two windows are left.
     """
+    foreign = [name for name in groups if name not in every.names]
+    if foreign:
+        raise BadInput(
+            f"the explanations behind {cell} are over {foreign[0]}, which is no group of the task now; evaluate the energy "
+            "suite again."
+        )
     regime = stored["regime"].astype(str)
     importance = np.zeros((len(regime), len(every)))
     importance[:, [every.names.index(name) for name in groups]] = np.abs(stored["importance"])
@@ -153,13 +160,13 @@ def judge_explanations(
 
 
 def _scored(
-    options: AgnosticParams, seed: int, cell: Cell, found: eamex.Study, regime: NDArray[Any], local: Ints
+    options: AgnosticParams, seed: int, cell: Cell, found: eamex.Study, regime: NDArray[Any], local_times: Floats
 ) -> tuple[CellResult, dict[str, NDArray[Any]]]:
-    """Scores, and what is stored beside them. local: which rows are explained one by one."""
+    """Scores, and what is stored beside them. local_times: resamples of the rows that are explained one by one."""
     values, reasons = found.scores(options.alpha)
     times = times_drawn(regime, options.resamples, stream(seed, cell.suite, cell.task, "rows"))
     rng = stream(seed, cell.suite, cell.task, "bootstraps")
-    drawn = found.resampled(times, times[:, local], rng, options.alpha)
+    drawn = found.resampled(times, local_times, rng, options.alpha)
     arrays: dict[str, NDArray[Any]] = {"draws": _stacked(drawn), "draw_names": np.array(sorted(drawn))}
     assert found.importance is not None
     arrays |= {

@@ -30,8 +30,22 @@ def test_directions_are_explicit_for_every_metric_and_preset():
     assert lower["paper"] == {"alpha_importance", "fluctuation_ratio", "performance_degradation"}
     assert lower["holisticai"] == lower["paper"] | {"rank_consistency", "importance_stability"}
     assert eamex.definition("alpha_importance").oriented(0.25) == 0.75
+    assert eamex.definition("alpha_importance").scaled(0.25) == 0.75
+    degradation = eamex.definition("performance_degradation")
+    assert [degradation.scaled(value) for value in (-0.5, 0.0, 0.5, 2.0)] == [1.0, 1.0, 0.75, 0.0]
+    assert [eamex.definition("surrogate_fidelity").scaled(value) for value in (-0.2, 0.4, 1.0)] == [0.0, 0.4, 1.0]
     with pytest.raises(BadInput, match="'paper2' is not a preset"):
         eamex.definition("alpha_importance", "paper2")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("metric", eamex.DEFINITIONS["paper"])
+def test_a_metric_says_its_shapes_range_direction_and_equation(metric):
+    text = getattr(eamex, metric).__doc__
+    assert metric in eamex.__all__
+    assert "(d,)" in text or "(n,)" in text or "(n, d)" in text or "(k,)" in text
+    assert " is better" in text
+    assert any(part in text for part in ("In [", "in [", "in ("))
+    assert any(part in text for part in ("eq. ", "eqs. ", "def. "))
 
 
 def test_spread_and_alpha_by_hand():
@@ -103,6 +117,21 @@ def test_values_lie_in_their_ranges_and_scale_does_not_matter(importance, alpha)
             assert one.low <= value <= one.high, name
         assert eamex.alpha_importance(np.array(importance) * 8, alpha, preset) == found["alpha_importance"]
     assert eamex.rank_alignment(importance, [importance], alpha) == 1.0
+
+
+def test_resamples_are_scored_as_their_rows_would_be():
+    rng = stream(0, "resamples")
+    local, group = rng.integers(0, 4, (20, 5)) + np.eye(20, 5), np.repeat(["a", "b"], [15, 5])
+    ready = eamex.LocalImportance.of(local, group)
+    rows = [np.arange(20), rng.integers(0, 20, 20), np.repeat(16, 20)]
+    times = np.array([np.bincount(row, minlength=20) for row in [*rows, []]], dtype=float)
+    for preset in PRESETS:
+        drawn = ready.resampled(times, preset=preset)
+        for index, row in enumerate(rows[:2]):
+            want = eamex.explanation_scores(local[row], group[row], preset=preset)
+            assert {name: values[index] for name, values in drawn.items()} == pytest.approx(want), preset
+        assert np.isnan(drawn["rank_alignment"][2:]).all()  # group a is not drawn, and then nothing is
+        assert list(np.isnan(drawn["rank_consistency"])) == [False, False, False, True]
 
 
 def test_fluctuation_of_curves_whose_shape_is_known():
