@@ -138,8 +138,8 @@ def judge_explanations(
     foreign = [name for name in groups if name not in every.names]
     if foreign:
         raise BadInput(
-            f"the explanations behind {cell} are over {foreign[0]}, which is no group of the task now; evaluate the energy "
-            "suite again."
+            f"the explanations behind {cell} are over {foreign[0]}, which is no group of the task now; evaluate the "
+            "energy suite again."
         )
     regime = stored["regime"].astype(str)
     importance = np.zeros((len(regime), len(every)))
