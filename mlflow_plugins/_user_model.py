@@ -143,7 +143,7 @@ def forecaster_case(model: Any, frame: pd.DataFrame, block: ForecastBlock, confi
     minutes = int(step / np.timedelta64(1, "m"))
     masker = Masker(groups, operator, climatology, minutes, target)
     data = TaskData(windows, cast(Climatology, climatology), float(values[:, target].std()), "", "", {})
-    return Case(Bench(data, ExplainedModel(_forecaster(model, lambda given: given)), masker), "forecaster")
+    return Case(Bench(data, ExplainedModel(_forecaster(model)), masker), "forecaster")
 
 
 def table_case(
@@ -161,7 +161,8 @@ def table_case(
         ask = lambda table: _predicted(model, pd.DataFrame(table, columns=frame.columns))  # noqa: E731
     raw = _torch_module(model)
     if raw is not None and kind == "regressor":
-        forecaster: UserForecaster = UserTorchForecaster(lambda given: _ask_torch(raw, given), _rows_module(raw))
+        module = _rows_module(raw)
+        forecaster: UserForecaster = UserTorchForecaster(lambda given: _ask_torch(module, given), module)
     else:
         forecaster = UserForecaster(lambda given: ask(given[:, 0, :]))
     explained = np.unique(np.linspace(0, len(values) - 1, min(config.rows, len(values))).astype(int))
@@ -273,19 +274,18 @@ def _raw(model: Any) -> Any:
         return None
 
 
-def _forecaster(model: Any, shape: Callable[[Floats], Any]) -> UserForecaster:
+def _forecaster(model: Any) -> UserForecaster:
     raw = _torch_module(model)
     if raw is not None:
         return UserTorchForecaster(lambda given: _ask_torch(raw, given), raw)
-    return UserForecaster(lambda given: _predicted(model, shape(given)))
+    return UserForecaster(lambda given: _predicted(model, given))
 
 
 def _ask_torch(module: torch.nn.Module, context: Floats) -> Floats:
     import torch
 
-    shaped = context[:, 0, :] if context.shape[1] == 1 else context
     with torch.no_grad():
-        return module(torch.from_numpy(shaped.astype(np.float32))).double().numpy()
+        return module(torch.from_numpy(context.astype(np.float32))).double().numpy()
 
 
 def _rows_module(module: torch.nn.Module) -> torch.nn.Module:
@@ -301,7 +301,21 @@ def _rows_module(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def _predicted(model: Any, given: Any) -> Any:
-    found = model.predict(given)
+    """Ask the model. Raises BadInput where MLflow's check of its signature refuses what an explanation has to ask."""
+    from mlflow.exceptions import MlflowException
+
+    metadata = getattr(model, "metadata", None)
+    schema = None if metadata is None else metadata.get_input_schema()
+    if isinstance(given, np.ndarray) and schema is not None and schema.is_tensor_spec():
+        given = given.astype(schema.inputs[0].type)  # a model logged with float32 takes nothing else
+    try:
+        found = model.predict(given)
+    except MlflowException as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(
+            f"the model refuses inputs that an explanation has to ask about ({reason[:200]}); log it with a signature "
+            "of floating-point columns."
+        ) from error
     return found.to_numpy() if hasattr(found, "to_numpy") else found
 
 
@@ -318,7 +332,7 @@ def _probabilities(model: Any, frame: pd.DataFrame, label: int | str | None) -> 
         first = np.empty((0, 0))
     if first.ndim == 1 and len(first) and ((first >= 0) & (first <= 1)).all() and len(np.unique(first)) > 2:
         return lambda table: _predicted(model, pd.DataFrame(table, columns=frame.columns)), (first >= 0.5).astype(int)
-    if first.ndim != 2 or first.shape[1] < 2:
+    if first.ndim != 2 or first.shape[1] < 2 or first.min(initial=0.0) < 0 or first.max(initial=0.0) > 1:
         raise BadInput(
             "a classifier must give probabilities, by predict_proba or as the columns it returns: a label alone hardly "
             "ever changes when an input does, so there is nothing to measure."

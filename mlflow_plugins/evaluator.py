@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from explainbench.analysis.intervals import mean_intervals, resample_indices
 from explainbench.core.arrays import Floats
-from explainbench.core.cell import Cell, Score, Skipped, stream
+from explainbench.core.cell import Cell, Score, Skipped, Status, stream
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.params import Params
 from explainbench.core.registry import METHODS
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 KINDS = (None, "regressor", "classifier", "forecaster")
 PREFIX = "explainbench"
 METHODS_TRIED = ("shap", "lime", "perturbation", "integrated_gradients", "feature_attribution")
-RESAMPLES = 2_000
+RESAMPLES, CONFIDENCE = 2_000, 0.95
+BATCH = 1_000  # metrics per request: MLflow's limit
 SHOWN = 30  # groups in the figure
+TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +41,21 @@ class Explained:
     scores: Mapping[str, Score]
     skipped: Mapping[str, Skipped]
     importance: Floats | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the table of scores. n: windows or rows with a number; unit: whether the score lies in [0, 1]."""
+
+    method: str
+    score: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    n: int
+    unit: bool
+    status: Status = "value"
+    reason: str = ""
 
 
 class ExplainBenchEvaluator(ModelEvaluator):
@@ -164,32 +181,27 @@ def _label_axe(
         scores["axe_random"] = Score(np.array([float(random.mean())]))
 
 
-def _rows(found: list[Explained], config: Config) -> list[dict[str, Any]]:
-    """One row per method and score: mean, percentile-bootstrap interval over windows or rows, or why there is none."""
-    rows: list[dict[str, Any]] = []
+def _lines(found: list[Explained], config: Config) -> list[Line]:
+    """Every score of every method with a percentile-bootstrap interval over windows or rows, or why there is none."""
+    lines: list[Line] = []
     for one in found:
         for name, score in one.scores.items():
-            for kind, array in (("raw", score.raw), ("value", score.value)):
-                finite = np.empty(0) if array is None else array[np.isfinite(array)]
+            # a score with a map to [0, 1] is known by that value; what it was before is `.raw`
+            numbers = {"": score.raw} if score.value is None else {"": score.value, ".raw": score.raw}
+            for suffix, array in numbers.items():
+                finite = array[np.isfinite(array)]
                 if not len(finite):
                     continue
-                row = {
-                    "method": one.method,
-                    "score": name,
-                    "kind": kind,
-                    "mean": float(finite.mean()),
-                    "n": len(finite),
-                }
-                row |= {"low": None, "high": None, "status": "value", "reason": ""}
+                low = high = None
                 if len(finite) > 1:
                     indices = resample_indices(len(finite), RESAMPLES, stream(config.seed, "interval", len(finite)))
-                    ends = mean_intervals(finite[:, None], indices, 0.95)
-                    row |= {"low": float(ends.low[0]), "high": float(ends.high[0])}
-                rows.append(row)
+                    ends = mean_intervals(finite[:, None], indices, CONFIDENCE)
+                    low, high = float(ends.low[0]), float(ends.high[0])
+                unit = suffix == "" and score.value is not None
+                lines.append(Line(one.method, f"{name}{suffix}", float(finite.mean()), low, high, len(finite), unit))
         for name, gap in one.skipped.items():
-            row = {"method": one.method, "score": name, "kind": "", "mean": None, "n": 0, "low": None, "high": None}
-            rows.append(row | {"status": gap.status, "reason": gap.reason})
-    return rows
+            lines.append(Line(one.method, name, None, None, None, 0, False, gap.status, gap.reason))
+    return lines
 
 
 def _logged(run_id: str, case: Case, found: list[Explained], config: Config) -> EvaluationResult:
@@ -198,95 +210,86 @@ def _logged(run_id: str, case: Case, found: list[Explained], config: Config) -> 
     from mlflow.entities import Metric
 
     client = MlflowClient()
-    rows = _rows(found, config)
-    metrics: dict[str, float] = {}
-    for row in rows:
-        if row["status"] == "value":
-            name = f"{PREFIX}/{row['method']}/{row['score']}" + (".raw" if row["kind"] == "raw" else "")
-            metrics[name] = row["mean"]
-            if row["low"] is not None:
-                metrics |= {f"{name}.lo": row["low"], f"{name}.hi": row["high"]}
-    # scores without a map to [0, 1] have nothing but a raw value: then the plain name is free for it
-    metrics = {name.replace(".raw", "") if name.replace(".raw", "") not in metrics else name: value
-               for name, value in metrics.items()}  # fmt: skip
-    client.log_batch(run_id, metrics=[Metric(name, value, 0, 0) for name, value in metrics.items()])
-    tables = {
-        "scores": {key: [row[key] for row in rows] for key in rows[0]},
-        "importance": _importance_table(case, found),
+    lines = _lines(found, config)
+    metrics = {
+        f"{PREFIX}/{line.method}/{line.score}{end}": number
+        for line in lines
+        for end, number in (("", line.mean), (".lo", line.low), (".hi", line.high))
+        if number is not None
     }
-    artifacts: dict[str, Any] = {}
-    with TemporaryDirectory() as temporary:
-        for name, table in tables.items():
-            path = f"{PREFIX}/{name}.json"
-            client.log_table(run_id, data=table, artifact_file=path)
-            content = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
-            artifacts[path] = JsonEvaluationArtifact(uri=_uri(client, run_id, path), content=content)
-        picture = Path(temporary) / "explanations.png"
-        figure(case, found, rows).savefig(picture)
-        client.log_artifact(run_id, str(picture), PREFIX)
-        path = f"{PREFIX}/{picture.name}"
-        image = ImageEvaluationArtifact(uri=_uri(client, run_id, path))
-        image._load(str(picture))
-        artifacts[path] = image
+    entries = [Metric(name, value, 0, 0) for name, value in metrics.items()]
+    for start in range(0, len(entries), BATCH):
+        client.log_batch(run_id, metrics=entries[start : start + BATCH])
     client.log_dict(run_id, config.model_dump(mode="json"), f"{PREFIX}/config.json")
+    home = client.get_run(run_id).info.artifact_uri
+    artifacts: dict[str, Any] = {}
+    for name, content in (("scores", [asdict(line) for line in lines]), ("importance", _importance(case, found))):
+        path = f"{PREFIX}/{name}.json"
+        client.log_table(run_id, {key: [row[key] for row in content] for key in content[0]}, path)
+        artifacts[path] = JsonEvaluationArtifact(uri=f"{home}/{path}", content=content)
+    with TemporaryDirectory() as temporary:
+        picture = Path(temporary) / "explanations.png"
+        figure(case, found, lines).savefig(picture)
+        client.log_artifact(run_id, str(picture), PREFIX)
+        image = ImageEvaluationArtifact(uri=f"{home}/{PREFIX}/{picture.name}")
+        image._load(str(picture))
+        artifacts[f"{PREFIX}/{picture.name}"] = image
     return EvaluationResult(metrics=metrics, artifacts=artifacts, run_id=run_id)
 
 
-def _importance_table(case: Case, found: list[Explained]) -> dict[str, list[Any]]:
-    names = _group_names(case)
-    shown = [one for one in found if one.importance is not None]
-    return {
-        "method": [one.method for one in shown for _ in names],
-        "group": names * len(shown),
-        "mean_absolute_importance": [float(value) for one in shown for value in one.importance],  # type: ignore[union-attr]
-    }
+def _importance(case: Case, found: list[Explained]) -> list[dict[str, Any]]:
+    return [
+        {"method": one.method, "group": group, "mean_absolute_importance": float(value)}
+        for one in found
+        if one.importance is not None
+        for group, value in zip(_group_names(case), one.importance, strict=True)
+    ]
 
 
 def _group_names(case: Case) -> list[str]:
+    """Of a table the columns' own names, without the steps that runs of a series have."""
     names = case.bench.masker.groups.names
-    return [name.split("[")[0] for name in names] if case.table or case.kind == "regressor" else list(names)
+    return list(names) if case.kind == "forecaster" else [name.removesuffix("[-1:0]") for name in names]
 
 
-def figure(case: Case, found: list[Explained], rows: list[dict[str, Any]]) -> Figure:
+def figure(case: Case, found: list[Explained], lines: list[Line]) -> Figure:
     """Left: how important each group is to each method, as a share; right: the scores in [0, 1] with intervals."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = [one for one in found if one.importance is not None]
-    share = np.stack([one.importance / max(one.importance.sum(), 1e-300) for one in shown])  # type: ignore[operator]
+    shares = {
+        one.method: one.importance / max(one.importance.sum(), TINY) for one in found if one.importance is not None
+    }
+    share = np.stack(list(shares.values()))
     top = np.sort(np.argsort(-share.mean(axis=0), kind="stable")[:SHOWN])
-    names = [_group_names(case)[i] for i in top]
+    names = _group_names(case)
     drawn = Figure(figsize=(13, 2.2 + 0.24 * max(len(top), 12)), dpi=100, layout="constrained")
     FigureCanvasAgg(drawn)
     left, right = drawn.subplots(1, 2)
     image = left.imshow(share[:, top].T, aspect="auto", cmap="cividis", vmin=0)
-    left.set_xticks(range(len(shown)), [one.method for one in shown], rotation=30, ha="right")
-    left.set_yticks(range(len(top)), names, fontsize=8)
-    left.set_title(
-        "share of importance" + (f", {SHOWN} largest of {share.shape[1]} groups" if len(top) < share.shape[1] else "")
-    )
+    left.set_xticks(range(len(shares)), list(shares), rotation=30, ha="right")
+    left.set_yticks(range(len(top)), [names[i] for i in top], fontsize=8)
+    some = "" if len(top) == len(names) else f", the {SHOWN} largest of {len(names)} groups"
+    left.set_title(f"share of importance{some}")
     drawn.colorbar(image, ax=left)
-    scores = sorted({row["score"] for row in rows if row["kind"] == "value"})
-    for offset, one in enumerate(shown):
-        mine = {row["score"]: row for row in rows if row["method"] == one.method and row["kind"] == "value"}
-        at = [i for i, name in enumerate(scores) if name in mine]
-        mean = np.array([mine[scores[i]]["mean"] for i in at])
+    scores = sorted({line.score for line in lines if line.unit})
+    for offset, method in enumerate(shares):
+        mine = [line for line in lines if line.unit and line.method == method]
+        mean = np.array([line.mean for line in mine], dtype=np.float64)
         low, high = (
-            np.array([mine[scores[i]][end] if mine[scores[i]][end] is not None else m for i, m in zip(at, mean)])
-            for end in ("low", "high")
+            np.where(np.isnan(ends), mean, ends)
+            for ends in np.array([(line.low, line.high) for line in mine], dtype=np.float64).reshape(-1, 2).T
         )
-        place = np.array(at) + 0.8 * (offset + 0.5) / len(shown) - 0.4
-        right.errorbar(mean, place, xerr=[mean - low, high - mean], fmt="o", markersize=4, label=one.method)
+        place = np.array([scores.index(line.score) for line in mine]) + 0.8 * (offset + 0.5) / len(shares) - 0.4
+        right.errorbar(
+            mean, place, xerr=np.clip([mean - low, high - mean], 0, None), fmt="o", markersize=4, label=method
+        )
     right.set_yticks(range(len(scores)), scores)
     right.set_xlim(-0.03, 1.03)
-    right.set_title("scores in [0, 1], mean and 95 % interval")
+    right.set_title(f"scores in [0, 1], mean and {CONFIDENCE:.0%} interval")
     right.grid(axis="x", alpha=0.3)
     right.legend(fontsize=8)
     return drawn
-
-
-def _uri(client: Any, run_id: str, path: str) -> str:
-    return f"{client.get_run(run_id).info.artifact_uri}/{path}"
 
 
 def _reasons(found: list[Explained]) -> str:
