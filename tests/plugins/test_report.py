@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -509,3 +510,47 @@ def test_the_report_is_logged_once_per_state(finished, params, tracking):
     assert sorted(run.data.tags["explainbench.superseded"] for run in runs) == ["false", "true"]
     (current,) = [run for run in runs if run.data.tags["explainbench.superseded"] == "false"]
     assert store.artifact(current, "report.html").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+def test_in_a_browser(finished, params, tmp_path, width, scheme):
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on PATH")
+    path = build_report(finished.workspace, params, tmp_path / "report.html")
+    said = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: said.append(request.url) if request.url != path.as_uri() else None)
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == width  # nothing sticks out
+        link = page.locator("#boards table a").first
+        link.click()
+        drawer = page.locator("#drawer")
+        assert drawer.is_visible()
+        assert "explainbench audit T1/lstm/" in drawer.inner_text()
+        page.keyboard.press("Escape")
+        assert not drawer.is_visible()
+        tabs = page.locator("#boards [role=tablist][aria-label=Score] [role=tab]")
+        tabs.nth(0).focus()
+        page.keyboard.press("ArrowRight")
+        assert tabs.nth(1).get_attribute("aria-selected") == "true"
+        assert page.locator("#boards [role=tabpanel] [role=tabpanel]:visible").count() == 1
+        head = page.locator(".heatmap thead tr:last-child th").nth(3)  # ESS
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == "descending"
+        column = page.locator(".heatmap tbody tr td:nth-child(4)").all_inner_texts()
+        assert column == sorted(column, reverse=True)
+        page.locator("[data-trace=lstm]:visible").first.click()
+        assert page.locator(".choosing g.t.on:visible").count() == 3
+        page.locator("#filter").fill("T1 lime")
+        assert page.locator("#ledger tbody tr:visible").count() == 1
+        page.goto(f"{path.as_uri()}#tick-1")
+        browser.close()
+    assert said == []
