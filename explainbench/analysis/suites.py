@@ -50,7 +50,7 @@ def suite_boards(suite: str, entries: Iterable[Entry], statistics: StatisticsPar
 def disagreement(suite: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Kendall's tau-b between two scores' orders of the methods, per (task, model): 1 the same, -1 the opposite.
 
-    Baselines are left out; tau is None below three methods, or where a score tells none of them apart.
+    Baselines are left out, and so are models with fewer than three methods; tau is None where a score tells none apart.
     """
     from scipy.stats import kendalltau
 
@@ -62,15 +62,13 @@ def disagreement(suite: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         methods = list(group)
         for one, other in declared.compared:
             both = [entry for entry in methods if one in entry.scores and other in entry.scores]
-            if not both:
+            if len(both) < FEW:
                 continue
-            tau = None
-            if len(both) >= FEW:
-                means = [
-                    [(-1 if name in worse else 1) * float(np.nanmean(entry.scores[name].raw)) for entry in both]
-                    for name in (one, other)
-                ]
-                found = float(cast(Any, kendalltau(*np.round(means, DIGITS))).statistic)
-                tau = round(found, DIGITS) if np.isfinite(found) else None
+            means = [
+                [(-1 if name in worse else 1) * float(np.nanmean(entry.scores[name].raw)) for entry in both]
+                for name in (one, other)
+            ]
+            found = float(cast(Any, kendalltau(*np.round(means, DIGITS))).statistic)
+            tau = round(found, DIGITS) if np.isfinite(found) else None
             rows.append({"task": task, "model": model, "one": one, "other": other, "methods": len(both), "tau": tau})
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from explainbench.cli._app import AsJson, list_app
+from explainbench.cli._app import AsJson, SuiteName, list_app
 from explainbench.cli._show import show, show_entries, show_table
 
 
@@ -37,10 +37,13 @@ def list_metrics(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @list_app.command("cells")
-def list_cells(context: typer.Context, as_json: AsJson = False) -> None:
+def list_cells(context: typer.Context, as_json: AsJson = False, suite_name: SuiteName = "energy") -> None:
     """The compatibility matrix: which method is a cell for which model, and the reason for every pair that is not."""
     from explainbench.core.grid import energy_grid
 
+    if suite_name != "energy":
+        _list_suite(context, suite_name, as_json)
+        return
     suite = context.obj.params.suites.energy
     grid = energy_grid(suite)
     if as_json:
@@ -61,3 +64,23 @@ def list_cells(context: typer.Context, as_json: AsJson = False) -> None:
         f"{suite.compatibility}: {ranked} cells over the tasks {', '.join(suite.tasks)}, and {shown} of the baselines "
         f"{', '.join(suite.baselines) or 'none'}, shown but never ranked"
     )
+
+
+def _list_suite(context: typer.Context, name: str, as_json: bool) -> None:
+    from explainbench.stages.suite import load_suite
+
+    grid = load_suite(name).grid(context.obj.workspace, context.obj.params)
+    rows = [
+        {
+            "cell": str(entry.cell),
+            "baseline": entry.baseline,
+            "excluded": entry.obstacle,
+            "pending": entry.pending,
+        }
+        for entry in grid
+    ]
+    if as_json:
+        show(rows, as_json=True)
+        return
+    show_table(["cell", "baseline", "excluded because", "pending"], [list(row.values()) for row in rows])
+    typer.echo(f"{sum(entry.runnable for entry in grid)} of {len(grid)} cells can be computed here")

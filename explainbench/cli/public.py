@@ -13,18 +13,23 @@ from explainbench.cli._app import data_app
 @data_app.command("public")
 def data_public(
     context: typer.Context,
-    source: Annotated[Path, typer.Option("--from", help="Folder that holds the public files; docs/axe.md lists them.")],
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Folder that holds the public files; docs/axe.md lists them.")
+    ] = None,
 ) -> None:
-    """Copy the public tables and published weights found in a folder, each checked by its SHA-256."""
-    from explainbench.data._agnostic_tables import PUBLIC
-    from explainbench.data._axe_tables import import_public
+    """Copy the public tables and published weights from a folder, or fetch what can be fetched; SHA-256 checked."""
+    from explainbench.data._axe_tables import SOURCES, fetch_public, import_public, missing
     from explainbench.stages._axe_params import axe_params
     from explainbench.stages.axe import PUBLIC_FILES
 
-    workspace = context.obj.workspace
-    folder = workspace.root / axe_params(context.obj.params).folder
-    files = PUBLIC_FILES | PUBLIC
-    copied = import_public(source, folder, files)
-    for path in copied:
+    folder = context.obj.workspace.root / axe_params(context.obj.params).folder
+    if source is None:
+        added = fetch_public(folder, SOURCES, PUBLIC_FILES)
+    else:
+        added = import_public(source, folder, PUBLIC_FILES)
+    for path in added:
         typer.echo(path)
-    typer.echo(f"{len(copied)} of {len(files)} public files -> {folder}")
+    gone = missing(folder, PUBLIC_FILES)
+    typer.echo(f"{len(added)} files added, {len(PUBLIC_FILES) - len(gone)} of {len(PUBLIC_FILES)} in {folder}")
+    if gone and source is None:
+        typer.echo(f"derived or converted, so only --from FOLDER can bring them: {', '.join(gone)}")

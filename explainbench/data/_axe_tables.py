@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from explainbench.core.arrays import Bools, Floats, Ints
 from explainbench.core.cell import stream
-from explainbench.core.errors import BadInput
-from explainbench.core.files import atomic_path
+from explainbench.core.errors import BadInput, Corrupt, Unavailable
+from explainbench.core.files import atomic_path, write_bytes
 from explainbench.core.provenance import sha256_file
 from explainbench.data import _communities_table2, _compas, _german, _openxai, _pima
 from explainbench.data._attack_table import AttackTable
@@ -31,6 +31,21 @@ PUBLIC = {  # path under the folder of public tables: SHA-256
     "pima/pima_indians_diabetes_raw.csv": _pima.SHA256,
     **_SPLITS,
 }
+_ATTACK = "https://raw.githubusercontent.com/dylan-slack/Fooling-LIME-SHAP/master/data"
+_OPENXAI = "https://raw.githubusercontent.com/AI4LIFE-GROUP/OpenXAI/0afe4af97fcc52edc636655df5832db1f0d709f8/data"
+SOURCES = {  # where a file can be fetched as it is; the de-identified COMPAS table and the converted weights cannot
+    "german/german_processed.csv": f"{_ATTACK}/german_processed.csv",
+    "communities_crime/communities_and_crime_new_version.csv": f"{_ATTACK}/communities_and_crime_new_version.csv",
+    "pima/pima_indians_diabetes_raw.csv": (
+        "https://raw.githubusercontent.com/jbrownlee/Datasets/master/pima-indians-diabetes.csv"
+    ),
+    **{
+        f"openxai_splits/{name}-{part}.csv": f"{_OPENXAI}/{folder}/{name}-{part}.csv"
+        for name, folder in (("adult", "Adult"), ("compas", "COMPAS"), ("german", "German_Credit_Data"))
+        for part in ("train", "test")
+    },
+}
+MAX_BYTES, SECONDS = 64 * 2**20, 30.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,3 +170,31 @@ def import_public(source: Path, folder: Path, files: Mapping[str, str]) -> list[
         with atomic_path(folder / path) as temporary:
             shutil.copyfile(there, temporary)
     return sorted(found)
+
+
+def fetch_public(folder: Path, sources: Mapping[str, str], files: Mapping[str, str]) -> list[str]:
+    """Download the public files that are not in `folder`, each checked by its SHA-256 before it is written: the paths.
+
+    sources: {path: URL}; files: {path: SHA-256}. Raises Unavailable when a source cannot be reached, Corrupt when it no
+    longer serves the published file.
+    """
+    from urllib.request import urlopen
+
+    fetched: list[str] = []
+    for path in missing(folder, dict(sources)):
+        try:
+            with urlopen(sources[path], timeout=SECONDS) as answer:
+                content = answer.read(MAX_BYTES)
+        except OSError as error:
+            raise Unavailable(
+                f"{sources[path]} cannot be reached ({error}); offline, name a folder that holds the file with --from."
+            ) from error
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != files[path]:
+            raise Corrupt(
+                f"{sources[path]} serves a file with SHA-256 {digest[:12]}..., but the published one has "
+                f"{files[path][:12]}...; it was not kept."
+            )
+        write_bytes(folder / path, content)
+        fetched.append(path)
+    return fetched

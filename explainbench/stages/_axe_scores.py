@@ -275,10 +275,13 @@ def judge_importance(
     memo: dict[str, Any] = {}
 
     def shared(name: str, compute: Callable[[], Any]) -> Any:
-        return memo.setdefault(name, compute()) if name not in memo else memo[name]
+        if name not in memo:
+            memo[name] = compute()
+        return memo[name]
 
     evidence = Evidence(
-        windows=windows, model=model, masker=masker, method=card, runs=found, target_std=1.0,
+        windows=windows, model=model, masker=masker, method=card, runs=found,
+        target_std=float(windows.channels.std[masker.target or 0]),
         explain_again=nothing_else,
         rng=lambda purpose: cell.rng(seed, purpose),
         task_rng=lambda purpose: stream(seed, cell.suite, cell.task, purpose),

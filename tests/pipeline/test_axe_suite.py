@@ -1,5 +1,6 @@
 """The AXE suite on the engine: its grid without public files, its four kinds of cells, its boards."""
 
+import hashlib
 import shutil
 from dataclasses import replace
 
@@ -11,11 +12,11 @@ import yaml
 from explainbench.analysis.boards import Entry, scores_from_columns
 from explainbench.analysis.suites import disagreement, load_boards, suite_boards
 from explainbench.core.cell import Cell, Score, stream
-from explainbench.core.errors import BadInput, ExplainBenchError
+from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, Unavailable
 from explainbench.core.params import StatisticsParams, load_params
 from explainbench.core.tabular import RowExplanation
 from explainbench.core.workspace import Workspace
-from explainbench.data._axe_tables import import_public, load_table
+from explainbench.data._axe_tables import SOURCES, fetch_public, import_public, load_table
 from explainbench.metrics._top_n import preset
 from explainbench.models._tabular._fitted import Layered
 from explainbench.stages._axe_params import axe_params
@@ -196,7 +197,7 @@ def test_disagreement_of_two_orders(cells):
         for i, e in enumerate(three)
     ]
     assert [row["tau"] for row in disagreement("axe", planted)] == [-1.0]  # a high PGU is bad
-    assert [row["tau"] for row in disagreement("axe", planted[:2])] == [None]
+    assert disagreement("axe", planted[:2]) == []  # two orders of two methods say nothing
 
 
 # The regression extension
@@ -306,6 +307,21 @@ def test_importing_checks_every_file_before_it_copies_any(tmp_path):
     with pytest.raises(BadInput, match="but the published file has"):
         import_public(tmp_path, tmp_path / "to", PUBLIC_FILES)
     assert not (tmp_path / "to").exists()
+
+
+def test_fetching_checks_what_a_source_serves(tmp_path):
+    there = tmp_path / "served.csv"
+    there.write_bytes(b"1,2\n")
+    sources, digest = {"a/b.csv": there.as_uri()}, hashlib.sha256(b"1,2\n").hexdigest()
+    with pytest.raises(Corrupt, match="it was not kept"):
+        fetch_public(tmp_path / "to", sources, {"a/b.csv": "0" * 64})
+    assert not (tmp_path / "to").exists()
+    assert fetch_public(tmp_path / "to", sources, {"a/b.csv": digest}) == ["a/b.csv"]
+    assert fetch_public(tmp_path / "to", sources, {"a/b.csv": digest}) == []  # it is there
+    there.unlink()
+    with pytest.raises(Unavailable, match="offline, name a folder that holds the file with --from"):
+        fetch_public(tmp_path / "other", sources, {"a/b.csv": digest})
+    assert SOURCES.keys() < PUBLIC_FILES.keys()
 
 
 def test_imported_files_make_their_cells_runnable(shared, root_folder, params, tmp_path):

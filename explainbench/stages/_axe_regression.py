@@ -1,0 +1,109 @@
+"""The regression extension: AXE over the stored cells of the energy suite, beside their Faithfulness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from explainbench.core.cell import Cell, Score
+from explainbench.core.errors import BadInput
+from explainbench.core.grid import GridCell, energy_grid
+from explainbench.core.masking import Groups, Masker
+from explainbench.core.params import Params
+from explainbench.core.provenance import source_identity, versions
+from explainbench.core.record import CellName, CellSpec
+from explainbench.core.workspace import Workspace
+from explainbench.stages._axe_params import axe_params
+from explainbench.stages._axe_parts import NUMERICAL, SCORES, outcome_of
+from explainbench.stages._axe_scores import judge_stored
+from explainbench.stages.data import load_task
+from explainbench.stages.suite import Outcome, locked_cells
+from explainbench.store import CellStore, StoredCell
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """One cell per stored energy cell: AXE by k-NN regression of the forecast, an extension of ours."""
+
+    def owns(self, params: Params, cell: Cell) -> bool:
+        """Whether the task is one of the energy suite's."""
+        return cell.task in params.suites.energy.tasks
+
+    def grid(self, workspace: Workspace, params: Params) -> Iterator[GridCell]:
+        """Pending where the energy cell is not in the store."""
+        if axe_params(params).regression is None:
+            return
+        there = _energy_cells(workspace)
+        for entry in energy_grid(params.suites.energy):
+            if entry.runnable:
+                cell = entry.cell
+                pending = None if _name(cell) in there else "its energy cell is not scored; run `explainbench evaluate`"
+                yield GridCell(Cell("axe", cell.task, cell.model, cell.method), entry.baseline, None, pending)
+
+    def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
+        """The energy cell's identity and what it produced. Raises BadInput where it is not in the store."""
+        energy = _stored(workspace, cell)
+        spec = energy.record.spec
+        return CellSpec(
+            **{
+                **spec.model_dump(),
+                "protocol": params.protocol,
+                "cell": CellName(**asdict(cell)),
+                "seed": params.seed,
+                "parameters": {
+                    "task": {"energy_cell": str(energy.cell), "result_digest": energy.record.result_digest},
+                    "metrics": {"axe_regression": {"k": _neighbours(params)}, "faithfulness": {}},
+                },
+                "sources": source_identity([SCORES]),
+                "libraries": versions(NUMERICAL),
+            }
+        )
+
+    def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
+        """Judge the stored explanation; Faithfulness of the energy cell stands beside."""
+        energy = _stored(workspace, cell)
+        windows = load_task(workspace, cell.task).windows
+        arrays = energy.explanations()
+        masker = Masker(Groups(arrays["labels"], tuple(energy.record.groups)))
+        table = energy.scores().to_pandas().sort_values("window")
+        beside = {
+            name: Score(rows["raw"].to_numpy(dtype=np.float64))
+            for name, rows in table.groupby("metric")
+            if name in ("faithfulness", "faithfulness_skill")
+        }
+        judged = judge_stored(cell, params.seed, windows, masker, arrays, beside, _neighbours(params))
+        return outcome_of(cell, params.seed, judged, windows, masker.groups.names, {})
+
+
+def _neighbours(params: Params) -> int:
+    part = axe_params(params).regression
+    if part is None:
+        raise BadInput("params.yaml has no block suites.axe.regression.")
+    return part.k
+
+
+def _name(cell: Cell) -> str:
+    return f"energy.{cell.task}.{cell.model}.{cell.method}"
+
+
+def _energy_cells(workspace: Workspace) -> dict[str, Path]:
+    """{folder name without the id: folder} of the stored energy cells; the locked one where there are several."""
+    locked = {cell_id[:16] for cell_id in locked_cells(workspace)["energy"]}
+    found: dict[str, Path] = {}
+    for folder in CellStore(workspace.cells).folders():
+        name, cell_id = folder.name.rsplit(".", 1)
+        if name.startswith("energy.") and (name not in found or cell_id in locked):
+            found[name] = folder
+    return found
+
+
+def _stored(workspace: Workspace, cell: Cell) -> StoredCell:
+    folder = _energy_cells(workspace).get(_name(cell))
+    if folder is None:
+        raise BadInput(
+            f"energy cell {cell.task}/{cell.model}/{cell.method} is not scored; run `explainbench evaluate`."
+        )
+    return CellStore(workspace.cells).read(folder)
