@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from explainbench.core.errors import Unavailable
+from explainbench.core.errors import BadInput, Unavailable
 from mlflow_plugins import _seal, _tables
 from mlflow_plugins._tables import MARKER, Row
 
@@ -87,11 +87,23 @@ class Store:
                 return
 
     def page(self, filter_string: str, size: int, token: str | None = None) -> tuple[list[Run], str | None]:
-        """One page of the runs that match, newest first, and the token of the next page."""
+        """One page of the runs that match, newest first, and the token of the next page. Raises BadInput."""
+        from mlflow.exceptions import MlflowException
+
         with reachable(self.uri):
-            found = self.client.search_runs(
-                [self.experiment_id], filter_string, max_results=size, order_by=["start_time DESC"], page_token=token
-            )
+            try:
+                found = self.client.search_runs(
+                    [self.experiment_id],
+                    filter_string,
+                    max_results=size,
+                    order_by=["start_time DESC"],
+                    page_token=token,
+                )
+            except MlflowException as error:
+                if error.error_code != "INVALID_PARAMETER_VALUE":
+                    raise
+                reason = " ".join(str(error).split())[:200]
+                raise BadInput(f"MLflow does not understand the search {filter_string[:200]!r}: {reason}") from error
         return list(found), found.token
 
     def rows(self, filter_string: str, tags: Sequence[str], metrics: Sequence[str] = ()) -> Iterator[Row]:
@@ -284,7 +296,7 @@ def server_app(register: Callable[[Any, str], Sequence[str]], *, auth: bool = Fa
 
 
 def may_read(experiment_id: str) -> bool:
-    """Whether the user of the present request, known to MLflow's basic auth, may read an experiment ("": all of them)."""
+    """Whether the user of this request, known to MLflow's basic auth, may read an experiment ("": all of them)."""
     from flask import g
     from mlflow.server import auth as basic
 

@@ -6,13 +6,25 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from explainbench.core.errors import BadInput
 from mlflow_plugins._board_text import beside, plain
 from mlflow_plugins.board_query import QueriedBoard
 
 Board = Mapping[str, Any]
+PAGE = 200  # rows on a page
+INDICES = {"act": "Act", "act_valid": "Act of valid", "dss": "DSS", "edts": "EDTS", "eei": "EEI"}
+TITLES = {
+    "act": "Actionability in a deployment context",
+    "act_valid": "Actionability over windows with a valid counterfactual",
+    "dss": "deployment suitability",
+    "edts": "edge decision transparency",
+    "eei": "edge explanation efficiency",
+}
 CHOICES = ("task", "score", "basis", "context", "weights", "view", "model", "protocol")  # fields of boards
 SORTS = ("order", "entry", "mean", "low", "high", "rank_ub", "p_vs_above", "weights_source")  # columns of rows
 BOARD = {  # what a board must have to be drawn, and what is shown where a suite leaves it out
@@ -24,8 +36,8 @@ ROW = {
     "entry": "", "model": "", "method": "", "status": "value", "reason": "", "cells": [], "cell": "", "cell_id": "",
     "record_digest": "", "baseline": False, "aliases": [], "weights_source": "", "deterministic": True, "order": None,
     "mean": None, "low": None, "high": None, "rank_ub": None, "co_ranked_with_above": None, "co_ranked_plain": None,
-    "p_vs_above": None, "effect": None, "effect_low": None, "effect_high": None, "n": 0, "extra": {}, "verified": True,
-    "unverified_because": "",
+    "p_vs_above": None, "group": None, "effect": None, "effect_low": None, "effect_high": None, "n": 0, "extra": {},
+    "verified": True, "unverified_because": "",
 }  # fmt: skip
 COLUMNS = (
     "order", "entry", "mean", "low", "high", "rank_ub", "group", "co_ranked_with_above", "co_ranked_plain",
@@ -87,8 +99,12 @@ class Rows:
 def grouped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows with `group`: ranked rows that are co-ranked with the row above share a number, from 1; others have None.
 
-    A chain of neighbours: its ends may differ, because overlapping intervals are not transitive.
+    A chain of neighbours: its ends may differ, because overlapping intervals are not transitive. A board of point
+    values, where nothing is known about neighbours, has no groups.
     """
+    ranked = [row for row in rows if row["order"] is not None and not row["baseline"]]
+    if any(row["co_ranked_with_above"] is None for row in ranked[1:]):
+        return [{**row, "group": None} for row in rows]
     group = 0
     found = []
     for row in rows:
@@ -120,8 +136,9 @@ class Family:
 
     @property
     def leaders(self) -> list[dict[str, Any]]:
-        """The rows that nothing on the board is shown to beat."""
-        return [row for row in grouped(self.first["rows"]) if row["group"] == 1]
+        """The rows that nothing on the board is shown to beat; of point values the first."""
+        rows = grouped(self.first["rows"])
+        return [row for row in rows if row["group"] == 1] or [row for row in rows if row["order"] == 1]
 
 
 def families(boards: Iterable[Board]) -> tuple[list[Family], list[Family]]:
@@ -172,28 +189,71 @@ def normal(board: Mapping[str, Any], suite: str, protocol: str) -> dict[str, Any
     return full
 
 
-def as_board(found: QueriedBoard, suite: str, model: str, lower: bool) -> dict[str, Any]:
-    """A board queried from the tracking store, in the shape of the published ones; its co-ranks are plain overlaps."""
-    same = ("entry", "model", "method", "mean", "low", "high", "order", "rank_ub", "cell_id", "weights_source")
+def context_boards(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The boards in `results/contexts.json` (task T3): per task, index and deployment context, all cells by value.
+
+    Raises TypeError, KeyError or ValueError for what is no such file.
+    """
+    boards = []
+    for task, found in document["tasks"].items():
+        for context, (index, name) in product([one["name"] for one in document["contexts"]], INDICES.items()):
+            here = [row for row in found["rows"] if row["context"] == context]
+            here.sort(key=lambda row: (-(row["values"][index] or 0.0), row["model"], row["method"]))
+            known = [row for row in here if row["values"][index] is not None]
+            rows = [
+                {
+                    **{"entry": f"{row['model']}/{row['method']}", "model": row["model"], "method": row["method"]},
+                    **{"mean": row["values"][index], "order": place, "cell": _cell(task, row)},
+                }
+                for place, row in enumerate(known, 1)
+            ] + [
+                {
+                    **{"entry": f"{row['model']}/{row['method']}", "model": row["model"], "method": row["method"]},
+                    **{"status": "not_applicable", "reason": row["gaps"].get(index, ""), "cell": _cell(task, row)},
+                }
+                for row in here
+                if row not in known
+            ]
+            board = {
+                **{"name": f"{task}.{name}.{context}", "task": task, "score": name, "context": context},
+                **{"title": TITLES[index], "view": "cells", "rows": rows, "n": len(rows), "counted": "cells"},
+                "notes": ["values alone, without intervals or tests", str(document.get("note", ""))],
+            }
+            boards.append(normal(board, "energy", str(document["protocol"])))
+    return boards
+
+
+def _cell(task: str, row: Mapping[str, Any]) -> str:
+    return f"energy/{task}/{row['model']}/{row['method']}"
+
+
+def as_board(found: QueriedBoard, suite: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """`PAGE` rows of a board queried from the tracking store, in the shape of the published ones, from row `first` on.
+
+    Its co-ranks are plain overlaps of intervals.
+    """
+    first = asked["first"]
+    groups = np.cumsum(~found.overlaps_above)  # the first row overlaps nothing
+    same = ("entry", "model", "method", "mean", "low", "high", "order", "rank_ub")
     rows = [
         {
             **{key: getattr(place, key) for key in same},
-            "record_digest": place.record_sha256,
             "cell": f"{suite}/{found.task}/{place.model}/{place.method}",
             "baseline": place.order is None,
+            "group": None if place.order is None else int(groups[place.order - 1]),
             "co_ranked_with_above": place.overlaps_above,
-            "co_ranked_plain": place.overlaps_above,
             "verified": place.vouched is not False,
             "unverified_because": "" if place.vouched is not False else "cells.lock.json holds no such record",
         }
-        for place in found.places
+        for place in found.places(first, PAGE)
     ]
     notes = ["straight from the runs: plain overlap of intervals, no test; the published boards are the ones to cite"]
     if found.left_out:
-        notes.append(f"{found.left_out} cells without this number are left out")
+        notes.append(f"{found.left_out} runs without this number, or of a cell that has another run, are left out")
+    model = asked["model"]
     board = {
         **{"name": f"{found.task}.{found.metric}", "task": found.task, "view": "methods" if model else "cells"},
         **{"model": model, "score": found.metric, "title": "as the tracking store has it now", "rows": rows},
-        **{"higher_is_better": not lower, "notes": notes, "n": len(rows), "counted": "cells"},
+        **{"higher_is_better": not asked["lower"], "notes": notes, "n": len(found), "counted": "cells"},
     }
     return normal(board, suite, found.protocol)

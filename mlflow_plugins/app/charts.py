@@ -13,7 +13,7 @@ from mlflow_plugins.app.compare import Pair
 from mlflow_plugins.app.svg import Scale, box, dot, line, number, picture, polyline, tag, text
 
 LEVELS = 5  # shades on each side of zero
-WIDTH, ROW = 340, 30  # of an interval beside its row
+WIDTH, ROW = 320, 30  # of an interval beside its row
 LEFT, RIGHT = 150, 12  # room for channel names, and at the other side
 CURVE, STRIP = 120, 20  # heights of the curve's panel and of a channel's row
 HEAT = 860

@@ -102,7 +102,7 @@ def _scores(stored: StoredCell, statistics: StatisticsParams) -> tuple[tuple[str
     parts = Parts(spec.cell.task, scores, skipped, frozen_bounds(spec.protocol), statistics.weights)
     found: Named = {}
     gaps = {name: skip.reason for name, skip in skipped.items()}
-    for name, item in composites(parts).items():
+    for name, item in (composites(parts) if spec.cell.suite == "energy" else {}).items():
         if isinstance(item, Composite):
             found[name] = (f"0 to 1, basis {item.basis}", item.values)
         else:

@@ -13,7 +13,6 @@ from mlflow_plugins.app import views
 from mlflow_plugins.app.boards import CHOICES, SORTS
 from mlflow_plugins.app.source import Source
 
-WITH_CSV = ("board", "live")  # pages of rows that also come as CSV
 LONGEST = 2000  # characters of one parameter
 
 
@@ -69,14 +68,7 @@ _WINDOW = Parameter("window", "which window's explanation is shown, from 0", "in
 _A = Parameter("a", "the first of the two")
 _B = Parameter("b", "the second of the two")
 
-_ROWS = (
-    Parameter("q", "words that a row's names must contain"),
-    Parameter("source", "only rows with weights of this source: trained, standin, official"),
-    Parameter("baselines", "whether baselines are shown", "boolean", default=True),
-    Parameter("sort", "column to sort by", values=SORTS),
-    Parameter("down", "largest first", "boolean"),
-    Parameter("first", "the first row that the page shows, from 0; answers hold all", "integer"),
-)
+_FIRST = Parameter("first", "the first row of the page, from 0; the JSON and CSV of a board hold all", "integer")
 
 ENDPOINTS = (
     Endpoint(
@@ -95,7 +87,12 @@ ENDPOINTS = (
             _SUITE,
             Parameter("name", "the board's name, such as T1.EQI.F.cells", needed=True),
             Parameter("protocol", "protocol version, where the store holds boards of several"),
-            *_ROWS,
+            Parameter("q", "words that a row's names must contain"),
+            Parameter("source", "only rows with weights of this source: trained, standin, official"),
+            Parameter("baselines", "whether baselines are shown", "boolean", default=True),
+            Parameter("sort", "column to sort by", values=SORTS),
+            Parameter("down", "largest first", "boolean"),
+            _FIRST,
         ),
     ),
     Endpoint(
@@ -110,7 +107,7 @@ ENDPOINTS = (
             Parameter("model", "only cells of this model"),
             Parameter("protocol", "protocol version, where the store holds cells of several"),
             Parameter("lower", "whether lower is better", "boolean"),
-            *_ROWS,
+            _FIRST,
         ),
     ),
     Endpoint(

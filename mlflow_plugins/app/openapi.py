@@ -6,7 +6,7 @@ from typing import Any
 
 from explainbench import __version__
 from mlflow_plugins.app.boards import COLUMNS
-from mlflow_plugins.app.endpoints import ENDPOINTS, WITH_CSV, Endpoint, Parameter
+from mlflow_plugins.app.endpoints import ENDPOINTS, Endpoint, Parameter
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -86,7 +86,13 @@ _BOARD = _fields(
     {
         **_HEAD,
         **{"heading": TEXT, "caption": TEXT, "notes": TEXTS, "sources": TEXTS, "asked": {"type": "object"}},
-        **{"total": WHOLE, "groups": WHOLE, "siblings": _list(_fields(_HEAD)), "rows": _list(_fields(_ROW))},
+        **{
+            "total": WHOLE,
+            "count": WHOLE,
+            "groups": WHOLE,
+            "siblings": _list(_fields(_HEAD)),
+            "rows": _list(_fields(_ROW)),
+        },
     }
 )
 ANSWERS: dict[str, Schema] = {
@@ -142,18 +148,16 @@ FAILURES = {
 def document(prefix: str = "") -> dict[str, Any]:
     """The whole document; prefix: the server's static prefix."""
     paths = {f"/api/explainbench/{endpoint.name}": {"get": _operation(endpoint)} for endpoint in ENDPOINTS}
-    rows = f"The rows of a board as CSV: {', '.join(COLUMNS)}"
+    board = next(endpoint for endpoint in ENDPOINTS if endpoint.name == "board")
     as_csv = {"description": "rows", "content": {"text/csv": {"schema": TEXT}}}
-    for endpoint in ENDPOINTS:
-        if endpoint.name in WITH_CSV:
-            paths[f"/explainbench/{endpoint.name}.csv"] = {
-                "get": {
-                    "operationId": f"{endpoint.name}_csv",
-                    "summary": rows,
-                    "parameters": [_parameter(one) for one in endpoint.parameters],
-                    "responses": {"200": as_csv, **_failures()},
-                }
-            }
+    paths["/explainbench/board.csv"] = {
+        "get": {
+            "operationId": "board_csv",
+            "summary": f"The rows of a board as CSV: {', '.join(COLUMNS)}",
+            "parameters": [_parameter(one) for one in board.parameters],
+            "responses": {"200": as_csv, **_failures()},
+        }
+    }
     return {
         "openapi": "3.1.0",
         "info": {

@@ -19,7 +19,7 @@ from explainbench import __version__
 from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, Unavailable
 from mlflow_plugins.app import charts, graph
 from mlflow_plugins.app.boards import as_csv
-from mlflow_plugins.app.endpoints import ENDPOINTS, WITH_CSV, Endpoint
+from mlflow_plugins.app.endpoints import ENDPOINTS, Endpoint
 from mlflow_plugins.app.openapi import document
 from mlflow_plugins.app.source import Forbidden, NotFound, Source
 from mlflow_plugins.app.svg import number
@@ -62,9 +62,8 @@ def _blueprint(source: Source, prefix: str) -> Blueprint:
         page, twin = partial(_page, source, endpoint, render), partial(_json, source, endpoint)
         pages.add_url_rule(f"{PAGES}/{endpoint.path}", endpoint.name, page, methods=["GET"])
         pages.add_url_rule(f"{API}/{endpoint.name}", f"api_{endpoint.name}", twin, methods=["GET"])
-        if endpoint.name in WITH_CSV:
-            rows = partial(_csv, source, endpoint)
-            pages.add_url_rule(f"{PAGES}/{endpoint.name}.csv", f"{endpoint.name}_csv", rows, methods=["GET"])
+    board = next(endpoint for endpoint in ENDPOINTS if endpoint.name == "board")
+    pages.add_url_rule(f"{PAGES}/board.csv", "board_csv", partial(_csv, source, board), methods=["GET"])
     pages.add_url_rule(
         f"{PAGES}/api", "api", lambda: render("api.html", {"page": "api", "spec": document(prefix)}), methods=["GET"]
     )

@@ -20,11 +20,13 @@ from explainbench.stages.suite import NAMES as SUITES
 from explainbench.stages.suite import locked_cells
 from explainbench.store import RECORD, CellStore, StoredCell, read_lock
 from mlflow_plugins._mlflow import Store, complete, open_store, suites
-from mlflow_plugins.app.boards import normal
+from mlflow_plugins.app.boards import context_boards, normal
 from mlflow_plugins.publish import PREFIX, boards_path, cell_name, experiment_name
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
+
+CONTEXTS = "contexts.json"  # boards per deployment context
 
 
 class NotFound(BadInput):
@@ -127,8 +129,7 @@ class Source:
         path = self._file(suite)
         if path is not None:
             assert self.workspace is not None
-            stat = path.stat()
-            return _from_file(self.workspace, suite, path, stat.st_mtime_ns, stat.st_size)
+            return _from_files(self.workspace, suite, path, _version(path), _version(self.workspace.results / CONTEXTS))
         store = self.store(suite)
         newest, _ = store.page(BOARD_RUNS, 1) if store else ([], None)
         if store is None or not newest:
@@ -163,7 +164,7 @@ class Source:
         store = next((found for suite in SUITES if (found := self.store(suite))), None)
         run = store.run(run_id.strip()) if store and run_id.strip() else None
         if store is None or run is None:
-            raise NotFound(f"the tracking store has no run {run_id.strip()[:80]!r}.")
+            raise NotFound(f"nothing here is called {run_id.strip()[:80]!r}: no cell, no cell id, no run.")
         if not self.may_read(run.info.experiment_id):
             raise Forbidden(f"you may not read the experiment of run {run.info.run_id}; ask its owner for permission.")
         if run.info.lifecycle_stage == "deleted":
@@ -172,7 +173,7 @@ class Source:
 
     def names(self, suite: str = "energy") -> list[str]:
         """Names of the cells in the project's folder, for the lists that forms suggest."""
-        if self.workspace is None:
+        if self.workspace is None or not self.readable(suite):
             return []
         folders = CellStore(self.workspace.cells).folders()
         return ["/".join(folder.name.split(".")[1:-1]) for folder in folders if folder.name.startswith(f"{suite}.")]
@@ -250,9 +251,18 @@ def _full_name(text: str) -> str | None:
     return f"energy/{pieces[2]}/{pieces[0]}/{pieces[1]}" if len(pieces) == 3 else None
 
 
+def _version(path: Path) -> tuple[int, int] | None:
+    """Changes when the file does."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size
+
+
 @lru_cache(maxsize=16)
-def _from_file(workspace: Workspace, suite: str, path: Path, changed: int, size: int) -> Boards:
-    """The boards of a file of `results/`, read once per version of the file (`changed` in ns, `size` in bytes)."""
+def _from_files(workspace: Workspace, suite: str, path: Path, version: object, contexts: object) -> Boards:
+    """The boards of a suite's file in `results/`, and of contexts.json; read once per version of the two."""
     name = f"results/{path.name}"
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("boards"), list):
@@ -263,6 +273,11 @@ def _from_file(workspace: Workspace, suite: str, path: Path, changed: int, size:
             boards.append(normal(board, suite, str(content.get("protocol", ""))))
         except (TypeError, KeyError, ValueError) as error:
             remarks.append(f"board {index + 1} of {name} is left out: it is not a board of this version ({error}).")
+    if suite == "energy" and contexts is not None:
+        try:
+            boards += context_boards(read_json(workspace.results / CONTEXTS))
+        except (ExplainBenchError, TypeError, KeyError, ValueError, AttributeError) as error:
+            remarks.append(f"results/{CONTEXTS} is left out: it is not of this version ({error}).")
     flagged = content.get("flagged") or {}
     remarks += [f"not verified: {cell}: {reason}" for cell, reason in flagged.items()]
     remarks += [f"failed: {cell}: {reason}" for cell, reason in (content.get("failed") or {}).items()]

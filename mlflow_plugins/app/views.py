@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ Arguments = Mapping[str, Any]
 Facts = dict[str, Any]
 PAGE = 50  # runs on a page
 FILES = ("record.json", "scores.parquet", "explanations.npz", "seeds.json", "measured.json")
+_FOLDERS = re.compile(r"""(?<![\w.])/(?:[^\s/'"():]+/)+""")  # of absolute paths
 _one_audit = threading.Lock()  # an audit hashes every file behind a cell: reloading a page must not pile them up
 
 
@@ -79,7 +81,13 @@ def board(source: Source, asked: Arguments) -> Facts:
     found = source.board(suite, asked["name"], asked["protocol"])
     same = ("task", "score", "basis", "context", "weights", "protocol")
     siblings = [one for one in source.boards(suite).boards if all(one[key] == found[key] for key in same)]
-    return _ranked(found, siblings, {**asked, "suite": suite})
+    wanted = Rows(asked["q"], asked["source"], asked["baselines"], asked["sort"] or "order", asked["down"])
+    rows = wanted.chosen(found)
+    return _ranked(found, rows, {**asked, "suite": suite, "sort": wanted.sort}) | {
+        "count": len(rows),
+        "total": len(found["rows"]),
+        "siblings": [_head(other) for other in siblings],
+    }
 
 
 def live(source: Source, asked: Arguments) -> Facts:
@@ -99,23 +107,20 @@ def live(source: Source, asked: Arguments) -> Facts:
         lower_is_better=asked["lower"],
         lock=lock or None,
     )
-    return _ranked(as_board(found, suite, asked["model"], asked["lower"]), [], {**asked, "suite": suite})
+    board = as_board(found, suite, asked)
+    rows = _ranked(board, board["rows"], {**asked, "suite": suite, "sort": "order", "down": False})
+    return rows | {"count": len(found), "total": len(found), "siblings": []}
 
 
-def _ranked(found: Mapping[str, Any], siblings: Sequence[Mapping[str, Any]], asked: Arguments) -> Facts:
-    """The facts of a board. first: the first row a page shows; answers in JSON and CSV hold all rows."""
-    wanted = Rows(asked["q"], asked["source"], asked["baselines"], asked["sort"] or "order", asked["down"])
-    rows = wanted.chosen(found)
+def _ranked(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], asked: Arguments) -> Facts:
     return {
         **_head(found),
         "heading": title(found),
         "caption": caption(found),
         "notes": list(found["notes"]),
         "sources": sorted({row["weights_source"] for row in found["rows"] if row["weights_source"]}),
-        "asked": {**asked, "sort": wanted.sort},
-        "total": len(found["rows"]),
+        "asked": asked,
         "groups": max((row["group"] or 0 for row in rows), default=0),
-        "siblings": [_head(other) for other in siblings],
         "rows": [{**row, "beside": beside(row)} for row in rows],
     }
 
@@ -168,9 +173,7 @@ def _or_remark(facts: Facts, read: Any) -> Any:
 
 def without_folder(sentence: str) -> str:
     """Sentences name files; where the server keeps them is nobody's business who looks at a page."""
-    return " ".join(
-        word if "/" not in word or not word.startswith("/") else word.rsplit("/", 1)[-1] for word in sentence.split()
-    )
+    return _FOLDERS.sub("", sentence)
 
 
 def _identity(found: Found) -> Facts:

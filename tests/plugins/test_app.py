@@ -77,7 +77,7 @@ def client(published):
 
 
 def get(client, address, status=200):
-    answer = client.get(address)
+    answer = client.get(address, buffered=True)
     assert answer.status_code == status, answer.text[:2000]
     return answer
 
@@ -196,8 +196,42 @@ def test_groups_are_chains_of_neighbours():
         {**row, "order": 4, "co_ranked_with_above": True},
     ]
     assert [found["group"] for found in grouped(rows)] == [1, 1, 2, None, 2]
+    points = [{**one, "co_ranked_with_above": None} for one in rows]
+    assert {found["group"] for found in grouped(points)} == {None}  # nothing is known of neighbours
     with pytest.raises(BadInput, match="cannot be sorted"):
         Rows(sort="nothing")
+
+
+def test_deployment_contexts_are_boards_too(published, tmp_path):
+    project = _copied(published, tmp_path)
+    cells = [("lstm", "shap", 0.2), ("lstm", "lime", 0.7), ("lstm", "random", None)]
+    rows = [
+        {
+            **{"model": model, "method": method, "context": context},
+            "values": dict.fromkeys(("act", "act_valid", "dss", "edts", "eei"), value),
+            "gaps": {} if value is not None else {"act": "not profiled"},
+        }
+        for context in ("home", "island")
+        for model, method, value in cells
+    ]
+    document = {
+        **{"protocol": "test-1", "contexts": [{"name": "home"}, {"name": "island"}], "note": "illustrative"},
+        "tasks": {"T1": {"rows": rows, "variance_shares": {}}},
+    }
+    write_json(project.workspace.results / "contexts.json", document)
+    client = client_of(source_of(project))
+    facts = get(client, "/api/explainbench/boards?context=island&score=Act").json
+    assert [family["name"] for family in facts["families"]] == ["T1.Act.island"]
+    assert facts["families"][0]["leaders"] == ["lstm/lime"]
+    found = get(client, "/api/explainbench/board?name=T1.Act.island").json["rows"]
+    assert [(row["entry"], row["order"], row["group"]) for row in found] == [
+        ("lstm/lime", 1, None),
+        ("lstm/shap", 2, None),
+        ("lstm/random", None, None),
+    ]
+    assert found[2]["reason"] == "not profiled"
+    write_json(project.workspace.results / "contexts.json", {"tasks": []})
+    assert "contexts.json is left out" in get(client, "/api/explainbench/boards").text
 
 
 def test_downloads_hold_what_the_page_shows(client):
@@ -234,7 +268,9 @@ def test_the_cell_page(client, published):
     assert [(span["start"], span["stop"]) for span in target] == [(i * 8, i * 8 + 8) for i in range(12)]
     score = next(row for row in facts["scores"] if row["metric"] == "stability")
     assert set(score["by"]) == {"all", "peak", "ramp", "off_peak"}
-    assert score["by"]["all"]["mean"] == pytest.approx(np.mean([p for group in score["points"].values() for p in group]))
+    assert score["by"]["all"]["mean"] == pytest.approx(
+        np.mean([p for group in score["points"].values() for p in group])
+    )
     links = [attributes.get("href") or "" for _, attributes in page.tags]
     assert any(link.startswith("/#/experiments/") and "workflowType=machine_learning" in link for link in links)
     assert any(link.startswith("/get-artifact?path=record.json") for link in links)
@@ -353,7 +389,7 @@ def test_what_the_store_holds_besides(published, tmp_path):
     assert "has no record.json" in get(client, f"/api/explainbench/cell?id={half}", 404).json["error"]
     words, _ = read(client, f"/explainbench/diff?a={alien}&b={half}")
     assert "(5000 characters)" in words
-    assert "not MLflow" in words or "search" in get(client, "/explainbench/runs?filter=nonsense", 503).text
+    assert "does not understand the search" in get(client, "/api/explainbench/runs?filter=nonsense", 400).json["error"]
 
 
 def test_files_that_are_missing_leave_the_rest_standing(published, tmp_path):
@@ -396,6 +432,7 @@ def test_boards_from_the_store_alone(published, tmp_path):
         remarks += get(client, "/api/explainbench/boards").json["remarks"]
     finally:
         location.write_bytes(kept)
+        store.set_tag(run.info.run_id, "touched", "again")
     assert any("it has no board.json" in remark for remark in remarks)
     assert any("not logged to their end" in remark for remark in remarks)
     assert get(client, f"/api{BOARD}").status_code == 200
@@ -466,7 +503,6 @@ def test_answers_are_as_the_openapi_document_says(client):
     assert set(spec["paths"]) == {
         *(f"/api/explainbench/{endpoint.name}" for endpoint in ENDPOINTS),
         "/explainbench/board.csv",
-        "/explainbench/live.csv",
     }
     for address in PAGES:
         name = address.removeprefix("/explainbench/").split("?")[0] or "boards"
