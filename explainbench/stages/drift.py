@@ -113,7 +113,8 @@ def select(workspace: Workspace, text: str) -> dict[Cell, StoredCell]:
 
     A folder: of one cell, of cells, or a result folder that holds `cells/`. Else a name in the project's store: a
     model (`lstm`), `T1/lstm`, `T1/lstm/shap`, each also with the suite before it, or the beginning of a cell id.
-    Baselines count only where they are named. Raises BadInput, Corrupt.
+    Baselines count only where they are named, the agnostic suite's views of energy cells only by their full name.
+    Raises BadInput, Corrupt.
     """
     path = Path(text)
     if (path / RECORD).is_file():
@@ -121,7 +122,7 @@ def select(workspace: Workspace, text: str) -> dict[Cell, StoredCell]:
     elif path.is_dir():
         store = CellStore(path / "cells" if (path / "cells").is_dir() else path)
         cells = [store.read(folder) for folder in store.folders() if (folder / RECORD).is_file()]
-        found = [cell for cell in cells if not _is_baseline(cell)]
+        found = [cell for cell in cells if not _is_baseline(cell) and not _is_copy(cell)]
         if not found:
             raise BadInput(f"{path} holds no cells; give a result folder, a cell's folder or a name like T1/lstm.")
     else:
@@ -146,8 +147,13 @@ def _named(cells: Sequence[StoredCell], text: str) -> list[StoredCell]:
     if by_id:
         return by_id
     parts = text.split("/")
-    exact = len(parts) >= 3
-    return [cell for cell in cells if parts in _names(cell.cell) and (exact or not _is_baseline(cell))]
+    return [
+        cell
+        for cell in cells
+        if parts in _names(cell.cell)
+        and (len(parts) == len(PARTS) or not _is_copy(cell))
+        and (parts[-1] == cell.cell.method or not _is_baseline(cell))
+    ]
 
 
 def _names(cell: Cell) -> list[list[str]]:
@@ -158,6 +164,11 @@ def _names(cell: Cell) -> list[list[str]]:
 
 def _is_baseline(stored: StoredCell) -> bool:
     return stored.record.spec.method_card.get("category") == "baseline"
+
+
+def _is_copy(stored: StoredCell) -> bool:
+    """The agnostic suite's view of the explanations of an energy cell, which would count twice."""
+    return "explanations" in stored.record.spec.parameters
 
 
 def _by_key(side: Mapping[Cell, StoredCell], parts: Sequence[str]) -> dict[str, StoredCell]:

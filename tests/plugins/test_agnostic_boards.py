@@ -7,6 +7,7 @@ from explainbench.core.cell import Cell
 from explainbench.core.masking import Groups
 from explainbench.core.params import Params
 from explainbench.stages import agnostic
+from explainbench.stages.drift import select
 from explainbench.stages.evaluate import evaluate
 from explainbench.stages.replay import replay_cell
 from explainbench.stages.suite import grid_status
@@ -63,6 +64,10 @@ def test_the_suite_from_grid_to_boards(judged):
     source = cells["energy/T1/lstm/shap"]
     assert spec.parameters["explanations"]["record"] == source.digest
     assert spec.windows_sha256 == source.record.spec.windows_sha256
+    assert {cell.suite for cell in select(workspace, "lstm")} == {
+        "energy"
+    }  # the views of its explanations do not count
+    assert len(select(workspace, "agnostic/T1/lstm/shap")) == 1
     again = replay_cell(workspace, PARAMS, cells["agnostic/generated_classes/logistic_regression/eamex"])
     assert again.same_bits, again.detail
 
