@@ -72,8 +72,8 @@ def rank_tau(one: Floats, other: Floats) -> float | None:
     """Kendall's tau-b of two score vectors (m,) over the same entries; None where either is all ties."""
     if len(one) < 2:
         return None
-    tau = float(stats.kendalltau(_settled(one), _settled(other)).statistic)
-    return None if np.isnan(tau) else tau
+    test: Any = stats.kendalltau(_settled(one), _settled(other))
+    return None if np.isnan(test.statistic) else float(test.statistic)
 
 
 def weight_sensitivity(values: Floats, default: Floats, step: float = 0.1) -> list[WeightPoint]:
@@ -181,7 +181,8 @@ def faithfulness_note(checks: Mapping[str, Any] | None, task: str, model: str) -
 def _settled(scores: Floats) -> Floats:
     """Scores rounded so that rounding errors of sums never order two equal entries."""
     size = np.abs(scores).max(axis=-1, keepdims=True, initial=0.0)
-    return np.round(np.divide(scores, size, out=np.zeros_like(scores), where=size > 0), ROUNDING)
+    relative: Floats = np.divide(scores, size, out=np.zeros_like(scores), where=size > 0)
+    return relative.round(ROUNDING)
 
 
 def _enough(values: Floats) -> None:

@@ -155,7 +155,7 @@ def regime_interaction(
 
     def share(*groups: Ints, axis: int) -> Floats:
         drawn = (centred[np.moveaxis(np.asarray(group), axis, -1).astype(np.int64)] for group in groups)
-        return sum((part.shape[-2] * (part.mean(axis=-2) ** 2).sum(axis=-1) for part in drawn), np.float64(0)) / total
+        return np.sum([part.shape[-2] * (part.mean(axis=-2) ** 2).sum(axis=-1) for part in drawn], axis=0) / total
 
     test = stats.permutation_test(
         [np.flatnonzero(regime == kind) for kind in kinds], share, permutation_type="independent", vectorized=True,

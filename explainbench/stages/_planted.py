@@ -138,39 +138,44 @@ def plant(name: str, masker: Masker, channels: Channels, spec: TaskParams) -> Pl
     def mean(z: torch.Tensor, span: slice, channel: int = target) -> torch.Tensor:
         return z[:, span, channel].mean(1)
 
+    def threshold(z: torch.Tensor) -> torch.Tensor:
+        return torch.where(mean(z, recent) > 0, 2 * mean(z, earlier), -mean(z, earlier))
+
+    def null_covariate(z: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(mean(z, recent)) + 0.5 * mean(z, earlier) ** 2
+
     used: list[tuple[slice, int]] = [(recent, target), (earlier, target)]
-    linear = None
+    rule: Rule
     if name == "linear_ar":
         lags = np.arange(2 * run)  # the newest first
         weight = np.zeros(steps)
         weight[steps - 1 - lags] = 0.9**lags * np.cos(lags / 3)
-        linear = WeightedSum(weight, target)
+        rule = WeightedSum(weight, target)
     elif name == "seasonal":
         day = max(0, steps - DAY // masker.step_minutes)  # where the target's first step was a day ago
         weight = np.zeros(steps)
         weight[day : day + run] = 1 / run
-        linear = WeightedSum(weight, target)
+        rule = WeightedSum(weight, target)
         used = [(slice(day, day + run), target)]
     elif name == "threshold":
-
-        def rule(z: torch.Tensor) -> torch.Tensor:
-            return torch.where(mean(z, recent) > 0, 2 * mean(z, earlier), -mean(z, earlier))
+        rule = threshold
     elif name == "covariate_switch":
         covariates = [channel for channel in channels.observed.tolist() if channel != target]
         if not covariates:
             raise NotApplicable("the dataset has no observed channel beside the target that could switch")
-        used.append((recent, covariates[0]))
+        switch = covariates[0]
+        used.append((recent, switch))
 
-        def rule(z: torch.Tensor) -> torch.Tensor:
-            return torch.where(mean(z, recent, covariates[0]) > 0, mean(z, recent), 2 * mean(z, earlier))
+        def covariate_switch(z: torch.Tensor) -> torch.Tensor:
+            return torch.where(mean(z, recent, switch) > 0, mean(z, recent), 2 * mean(z, earlier))
+
+        rule = covariate_switch
     elif name == "null_covariate":
-
-        def rule(z: torch.Tensor) -> torch.Tensor:
-            return torch.tanh(mean(z, recent)) + 0.5 * mean(z, earlier) ** 2
+        rule = null_covariate
     else:
         raise BadInput(f"{name!r} is no planted forecaster; there are: {', '.join(PLANTED)}.")
 
-    net = PlantedNet(rule if linear is None else linear, channels, target, spec.horizon).eval()
-    forecaster = PlantedForecaster(net) if linear is None else LinearForecaster(net, linear)
+    net = PlantedNet(rule, channels, target, spec.horizon).eval()
+    forecaster = LinearForecaster(net, rule) if isinstance(rule, WeightedSum) else PlantedForecaster(net)
     acting = np.unique(np.concatenate([groups.labels[span, channel] for span, channel in used]))
     return Planted(name, ExplainedModel(forecaster, spec.functional.build()), replace(masker, groups=groups), acting)
