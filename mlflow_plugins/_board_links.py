@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from explainbench.core.errors import BadInput, Corrupt, Unavailable
 from explainbench.core.files import read_json
 from explainbench.core.provenance import sha256_json
+from explainbench.stages.suite import locked_cells
 from explainbench.store import StoredCell
 from mlflow_plugins._chain import Link, same
 from mlflow_plugins._mlflow import complete
@@ -121,8 +122,11 @@ def _board_run(runs: Runs, board: Mapping[str, Any]) -> Run | None:
     if runs.store is None:
         return None
     name = board["name"]
+    queries = (f"tags.{PREFIX}board = '{name}'", f"attributes.run_name = '{name}'")
     try:
-        found = runs.by_name.get(name, []) if runs.whole else list(runs.store.runs(f"attributes.run_name = '{name}'"))
+        found = (
+            runs.by_name.get(name, []) if runs.whole else [run for query in queries for run in runs.store.runs(query)]
+        )
     except Unavailable:
         return None
     digest = sha256_json(board)
@@ -165,18 +169,21 @@ def file_links(site: Site, suite: str, document: Mapping[str, Any]) -> Iterator[
         found = sha256_json({key: value for key, value in document.items() if key != CONTENT})
         yield same(path.name, carried, found, "digest of its content", "the file was edited; build the boards again")
     stale = "cells were evaluated again since, or a file was altered; run `explainbench leaderboard`"
-    lock = sha256_json(site.lock)
-    yield same(f"{path.name}: lock", str(document.get("inputs_sha256")), lock, "digest of cells.lock.json", stale)
+    if document.get("inputs_sha256"):
+        lock = sha256_json(site.once("locks", lambda: locked_cells(site.workspace)).get(suite, {}))
+        yield same(
+            f"{path.name}: lock", document["inputs_sha256"], lock, "digest of its part of cells.lock.json", stale
+        )
     profile = site.workspace.results / "profile.json"
     if document.get("profile_sha256") and profile.is_file():
-        timed = site.once("profile", lambda: sha256_json(read_json(profile)))
+        timed = site.once("profile.json", lambda: sha256_json(read_json(profile)))
         yield same(f"{path.name}: profile", document["profile_sha256"], timed, "digest of profile.json", stale)
-    for other, content in (
-        (path.with_suffix(".csv"), board_csv(document["boards"])),
-        (path.with_suffix(".md"), markdown(document)),
-    ):
+    tables = {".csv": lambda: board_csv(document["boards"]), ".md": lambda: markdown(document)}
+    for suffix, write in tables.items():
+        other = path.with_suffix(suffix)
         if other.is_file():
-            text = other.read_text(encoding="utf-8", errors="replace")
-            line = next((n for n, (a, b) in enumerate(zip(content.splitlines(), text.splitlines()), 1) if a != b), 0)
-            cause = f"line {line or 'at the end'} is not what {path.name} says; one of the two was edited"
+            content, text = write(), other.read_bytes().decode(errors="replace")
+            pairs = enumerate(zip(content.splitlines(), text.splitlines()), 1)
+            line = next((str(number) for number, (one, two) in pairs if one != two), "the last")
+            cause = f"line {line} is not what {path.name} says; one of the two was edited"
             yield same(other.name, sha256_json(content), sha256_json(text), f"follows from {path.name}", cause)

@@ -102,8 +102,14 @@ def working_tree(folder: Path) -> str | None:
         return git(Path(top), "write-tree", *part, environment=environment)
 
 
-def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None, strip: bool = True) -> str | None:
+def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> str | None:
     """The output of a git command in `folder`, or None when it fails, is absent or takes too long."""
+    found = git_bytes(folder, *arguments, environment=environment)
+    return None if found is None else found.decode(errors="replace").strip()
+
+
+def git_bytes(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> bytes | None:
+    """The same, byte for byte: for the content of files."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(
@@ -115,10 +121,7 @@ def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode:
-        return None
-    text = done.stdout.decode(errors="replace")
-    return text.strip() if strip else text
+    return done.stdout if done.returncode == 0 else None
 
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:

@@ -70,7 +70,7 @@ def current_run_links(site: Site, suite: str) -> Iterator[Link]:
     for run in (run for found in runs.by_cell.values() for run in found):
         tags = run.data.tags
         ours = tags.get(f"{PREFIX}workspace") == workspace_name(site.workspace) and complete(run)
-        if tags.get(f"{PREFIX}kind") == "board" or not ours or tags.get(f"{PREFIX}superseded") == "true":
+        if tags.get(f"{PREFIX}kind") != "cell" or not ours or tags.get(f"{PREFIX}superseded") == "true":
             continue
         count += 1
         digest = tags.get(f"{PREFIX}record_sha256", "missing")

@@ -33,7 +33,7 @@ class Runs:
     store: Store | None
     problem: str = ""
     by_cell: dict[str, list[Run]] = field(default_factory=dict)  # by cell id
-    by_name: dict[str, list[Run]] = field(default_factory=dict)  # by `model·method·task`, and by a board's name
+    by_name: dict[str, list[Run]] = field(default_factory=dict)  # by `model·method·task`, or by a board's name
     whole: bool = False  # all runs of the experiment are here
 
 
@@ -50,7 +50,8 @@ def runs_of(site: Site, suite: str) -> Runs:
             found = Runs(store, whole=site.many)
             for run in store.runs() if site.many else ():
                 found.by_cell.setdefault(run.data.tags.get(f"{PREFIX}cell_id", ""), []).append(run)
-                found.by_name.setdefault(run.info.run_name or "", []).append(run)
+                for name in {run.info.run_name or "", run.data.tags.get(f"{PREFIX}board", "")}:
+                    found.by_name.setdefault(name, []).append(run)
             return found
         except Unavailable as error:
             return Runs(None, str(error))

@@ -18,7 +18,7 @@ from explainbench.core.params import Params, load_params
 from explainbench.core.provenance import blob_id, source_identity
 from explainbench.core.workspace import Workspace
 from explainbench.store import read_lock
-from mlflow_plugins._checkout import Checkout, git, read_checkout
+from mlflow_plugins._checkout import Checkout, git, git_bytes, read_checkout
 from mlflow_plugins.publish import boards_path
 
 T = TypeVar("T")
@@ -82,7 +82,9 @@ class Site:
         resolved = path.resolve()
         if top is None or not resolved.is_relative_to(top):
             return None
-        return self.once(("committed", path), lambda: _show(top, resolved.relative_to(top).as_posix()))
+        return self.once(
+            ("committed", path), lambda: git_bytes(top, "show", f"HEAD:{resolved.relative_to(top).as_posix()}")
+        )
 
     @cached_property
     def top(self) -> Path | None:
@@ -132,11 +134,6 @@ class Site:
             if all(_blob_of(module, prefix, tree) == blob for module, blob in ours.items()):
                 return commit, ""
         return None, f"none of the last {len(commits)} commits that touch {prefix} holds this code (not committed yet?)"
-
-
-def _show(top: Path, name: str) -> bytes | None:
-    text = git(top, "show", f"HEAD:{name}", strip=False)
-    return None if text is None else text.encode()
 
 
 def _blobs(top: Path, commit: str, prefix: str) -> dict[str, str]:

@@ -162,7 +162,8 @@ def _boards(side: Workspace) -> dict[str, dict[str, dict[str, Any]]]:
     found = {}
     for path in sorted(side.results.glob("*.json")):
         content = read_json(path)
-        for board in content.get("boards", []) if isinstance(content, dict) else []:
+        boards = content.get("boards") if isinstance(content, dict) and "inputs_sha256" in content else None
+        for board in boards or []:
             found[board["name"]] = {row["entry"]: row for row in board["rows"]}
     return found
 

@@ -22,9 +22,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import tiny
 from children import Child, finished
@@ -190,7 +189,7 @@ def kill_again_and_again(
     row.note = f"undisturbed {span:.1f} s"
     workspace = start()
     while row.events < kills:
-        if Child(lambda: work(workspace)).kill_after(rng.uniform(0.0, span)):
+        if Child(partial(work, workspace)).kill_after(rng.uniform(0.0, span)):
             row.events += 1
             row.problems += torn(workspace)
         else:
@@ -519,9 +518,11 @@ def _recovers(made: Bench, row: Row, workspace: Workspace) -> None:
 def main() -> None:
     """Run the scenarios and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100, help="in all: three fifths evaluate, publish, one tenth repro")
+    parser.add_argument(
+        "--kills", type=int, default=100, help="in all: three fifths evaluate, publish, one tenth repro"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="scenarios whose name holds this text")
+    parser.add_argument("--only", nargs="+", default=[""], help="scenarios whose name begins with one of these")
     parser.add_argument("--json", type=Path, help="write the table here too")
     chosen = parser.parse_args()
     kills = chosen.kills
@@ -543,7 +544,7 @@ def main() -> None:
         rows: list[Row] = []
         print(f"{'scenario':34} {'events':>6} {'compared':>9}  result", flush=True)
         for name, scenario in scenarios.items():
-            if chosen.only is None or chosen.only in name:
+            if name.startswith(tuple(chosen.only)):
                 rows.append(scenario())
                 print(rows[-1], flush=True)
     if chosen.json is not None:

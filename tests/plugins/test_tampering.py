@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from explainbench.analysis.boards import board_json, build_boards
 from explainbench.core.files import write_json
 from explainbench.core.params import Params
-from mlflow_plugins import _mlflow
+from mlflow_plugins import _mlflow, leaderboard
 from mlflow_plugins._site import directory_md5, file_md5
 from mlflow_plugins.leaderboard import build_leaderboard
 from mlflow_plugins.lineage import audit_all
@@ -41,10 +42,11 @@ class Altered:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory, empty_store, make_project):
-    """Three cells, their boards, runs of both, and what git and DVC say about it all."""
+    """Two cells, three boards, runs of both, and what git and DVC say about it all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         patch.setattr(_mlflow, "_client", cache(_mlflow._client))  # one store, opened once
+        patch.setattr(leaderboard, "build_boards", lambda *given: with_numbers(build_boards(*given))[:3])
         project = make_project(tmp_path_factory.mktemp("tampering") / "project")
         root = project.workspace.root
         shutil.copy(empty_store, root / "mlflow.db")
@@ -59,6 +61,10 @@ def published(tmp_path_factory, empty_store, make_project):
         write_dvc_lock(root)
         project.commit()
         yield project
+
+
+def with_numbers(boards):
+    return [board for board in boards if any(row["mean"] is not None for row in board_json(board)["rows"])]
 
 
 def write_dvc_lock(root: Path) -> None:
@@ -232,7 +238,7 @@ def test_what_is_added_to_a_run_is_named(published, stray):
     database = published.workspace.output / "mlflow.db"
     with sqlite3.connect(database) as connection:
         (run,) = connection.execute(
-            "SELECT run_uuid FROM tags WHERE key = 'explainbench.method' AND value = 'lime'"
+            "SELECT run_uuid FROM tags WHERE key = 'explainbench.method' AND value = 'shap'"
         ).fetchone()
         if stray == "tags":
             add = "INSERT INTO tags (key, value, run_uuid) VALUES ('explainbench.added', '1', ?)"

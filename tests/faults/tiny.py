@@ -8,7 +8,7 @@ import yaml
 from explainbench.core.params import Params, load_params
 from explainbench.core.workspace import Workspace
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
