@@ -1,5 +1,43 @@
-"""python -m explainbench.cli"""
+"""The entry point: gathers the commands and turns mistakes into one sentence."""
 
-from explainbench.cli import main
+from __future__ import annotations
 
-main()
+import os
+import sys
+from typing import NoReturn
+
+import typer
+
+from explainbench.cli import (  # noqa: F401, importing a file adds its commands
+    agnostic,
+    checks,
+    contexts,
+    data,
+    drift,
+    ground_truth,
+    lineage,
+    listing,
+    pipeline,
+    public,
+    report,
+)
+from explainbench.cli._app import NO_TELEMETRY, app
+from explainbench.core.errors import ExplainBenchError
+
+
+def main() -> NoReturn:
+    """Run the command line; a user's mistake is one sentence and exit code 2."""
+    os.environ.update(NO_TELEMETRY)
+    try:
+        app(standalone_mode=True)
+    except ExplainBenchError as error:
+        typer.echo(f"explainbench: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("explainbench: interrupted; finished cells are kept", err=True)
+        sys.exit(130)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

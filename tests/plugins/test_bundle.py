@@ -9,7 +9,7 @@ import zipfile
 import pytest
 from typer.testing import CliRunner
 
-from explainbench.cli import app
+from explainbench.cli.__main__ import app
 from explainbench.core.errors import BadInput, Corrupt
 from explainbench.core.files import write_json
 from explainbench.core.provenance import sha256_file

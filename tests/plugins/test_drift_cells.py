@@ -90,7 +90,7 @@ def test_what_cannot_be_compared_is_said(versions, tmp_path):
     ],
 )
 def test_exit_codes(versions, root, monkeypatch, capsys, arguments, code, said):
-    from explainbench.cli import main
+    from explainbench.cli.__main__ import main
 
     shutil.copy(root / "params.yaml", versions.workspace.params)
     command = ["explainbench", "--root", str(versions.workspace.root), "drift", *arguments, "--bootstrap", "100"]

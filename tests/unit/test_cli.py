@@ -18,7 +18,7 @@ def explainbench(*arguments, cwd=None, **environment):
 def test_help_imports_nothing_heavy():
     code = (
         "import sys; sys.argv = ['explainbench', '--help']\n"
-        "from explainbench.cli import main\n"
+        "from explainbench.cli.__main__ import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print(sorted({'torch', 'mlflow', 'shap', 'pandas', 'sklearn', 'numpy'} & set(sys.modules)))"
     )
