@@ -65,15 +65,20 @@ def energy_table(workspace: Workspace, params: Params) -> list[dict[str, Any]]:
             continue
         arrays = stored.explanations()
         truth = Groups(arrays["labels"], tuple(stored.record.groups)).total(windows.truth)
-        name = {"task": cell.task, "model": cell.model, "method": cell.method}
-        rows.append(name | mean_parts(arrays["importance"], drivers(truth)))
+        seen = truth.any(axis=1)  # a model that sees no driver of a window has nothing to recover in it
+        if seen.any():
+            name = {"task": cell.task, "model": cell.model, "method": cell.method}
+            rows.append(name | mean_parts(arrays["importance"][seen], drivers(truth[seen])))
     return sorted(rows, key=lambda row: (row["task"], row["model"], -row["xfa_text"], row["method"]))
 
 
 def planted_table(workspace: Workspace, params: Params) -> list[dict[str, Any]]:
-    """Parts of XFA on planted forecasters, whose exact Shapley values are known: here the truth is the model's own."""
+    """Parts of XFA on planted forecasters, whose exact Shapley values are known: here the truth is the model's own.
+
+    Empty where the windows of the task are not cut.
+    """
     spec = params.suites.energy.tasks.get(PLANTED_ON)
-    if spec is None:
+    if spec is None or not (workspace.windows / f"{PLANTED_ON}.npz").is_file():
         return []
     data = load_task(workspace, PLANTED_ON)
     channels = data.windows.channels

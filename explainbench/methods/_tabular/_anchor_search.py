@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from explainbench.core.arrays import Bools, Floats, Ints
 from explainbench.methods._tabular._anchor_space import Predicates, Space, kl_lower, kl_upper
+
+if TYPE_CHECKING:
+    from explainbench.methods._tabular.anchor import Anchor
 
 RARE = 4  # a quartile holds one sample in four
 Asked = tuple[Bools, Bools]  # of samples: predicates held (k, p), prediction kept (k,)
@@ -105,28 +109,13 @@ class Arms:
         return rule
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """As the entry's fields."""
-
-    threshold: float
-    delta: float
-    tolerance: float
-    margin: float
-    batch: int
-    shared: int
-    beam: int
-    longest: int
-    budget: int
-
-
 @dataclass(slots=True, eq=False)
 class Search:
     """The search for the anchor of `row`. Samples are drawn from its own stream, so nothing depends on its company."""
 
     space: Space
     row: Floats
-    options: Options
+    options: Anchor
     rng: np.random.Generator
     predicates: Predicates = field(init=False)
     covers: Bools = field(init=False)  # (m, p)

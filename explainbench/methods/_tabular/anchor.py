@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -13,7 +13,7 @@ from explainbench.core.arrays import Bools, Floats
 from explainbench.core.cell import stream
 from explainbench.core.explanation import MethodCard
 from explainbench.core.tabular import TABULAR_METHODS, RowExplanation, TabularModel
-from explainbench.methods._tabular._anchor_search import Anchored, Options, Search
+from explainbench.methods._tabular._anchor_search import Anchored, Search
 from explainbench.methods._tabular._anchor_space import Space
 
 LIVE = 50  # searches that run side by side: bounds memory, has no influence on a result
@@ -61,11 +61,11 @@ class Anchor:
         and the row, not on its company. Notes: precision, coverage, and found = 0 where no rule reached the threshold
         and the most precise one seen is given.
         """
-        space, options, seed = Space.of(background), Options(**asdict(self)), int(rng.integers(2**32))
+        space, seed = Space.of(background), int(rng.integers(2**32))
         anchors: list[Anchored] = []
         for start in range(0, len(rows), LIVE):
             part = rows[start : start + LIVE]
-            searches = [Search(space, row, options, stream(seed, row.tobytes().hex())) for row in part]
+            searches = [Search(space, row, self, stream(seed, row.tobytes().hex())) for row in part]
             anchors += _side_by_side(model, searches, model.predict(part) >= 0.5)
         attribution = np.zeros(rows.shape)
         for number, anchor in enumerate(anchors):
