@@ -14,7 +14,7 @@ from explainbench.report.checks import IGNORES, ignoring
 from explainbench.report.source import Reference, Source, anchor
 from explainbench.report.svg import Scale, interval, number, probability, scale_of
 
-# In reading order: whether the ranking finds what matters, then the six composites, then the single metrics.
+# In reading order: whether the ranking finds what matters, then the six composites, then single metrics, then others.
 ORDER = (
     "faithfulness_skill", "EQI", "ESS", "CCS", "EDTS", "HIR", "EEI", "stability", "fidelity", "faithfulness",
 )  # fmt: skip
@@ -82,10 +82,10 @@ class Group:
 def board_groups(source: Source, task: str) -> tuple[Group, ...]:
     """The boards of a task in reading order. A score without any number is one panel of sentences."""
     boards = [board for board in source.boards["boards"] if board["task"] == task]
-    keys = {(board["name"].startswith("official."), board["score"], board["basis"]): board for board in boards}
-    known = [key for key in keys if key[1] in ORDER]
-    known.sort(key=lambda key: (key[0], ORDER.index(key[1]), key[2]))
-    return tuple(_group(source, task, key, boards) for key in known)
+    keys = {(board["name"].startswith("official."), board["score"], board["basis"]) for board in boards}
+    place = {score: at for at, score in enumerate(ORDER)}
+    ordered = sorted(keys, key=lambda key: (key[0], place.get(key[1], len(ORDER)), key[1], key[2]))
+    return tuple(_group(source, task, key, boards) for key in ordered)
 
 
 def _group(source: Source, task: str, key: tuple[bool, str, str], boards: Sequence[Mapping[str, Any]]) -> Group:

@@ -333,18 +333,15 @@ def _regimes(source: Source, checks: Mapping[str, Any]) -> Table:
 
 
 def _aliases(source: Source, checks: Mapping[str, Any]) -> Table:
+    every = checks.get("aliases", ())
     rows = [
-        (
-            (row["task"], row["model"]),
-            (Box(", ".join(row["classes"]).replace("_", " ")), Box(str(len(row["compared"])))),
-        )
-        for row in checks.get("aliases", ())
+        Row((row["task"], row["model"]), (Box(", ".join(row["classes"]).replace("_", " ")), Box(str(len(row["compared"])))))
+        for row in every
         if row["classes"]
     ]
-    compared = len(checks.get("aliases", ()))
     return Table(
         "Methods that are one and the same",
-        f"Stored explanations equal to 1e-6: {len(rows)} of {compared} models have such a class, one row on boards.",
+        f"Stored explanations equal to 1e-6: {len(rows)} of {len(every)} models have such a class, one row on boards.",
         ("task", "model", "equal", "methods compared"),
         grid=tuple(rows),
     )

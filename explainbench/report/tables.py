@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from explainbench.analysis.composites import TITLES, Name, efficiency
-from explainbench.analysis.reliability import COMPOSITES, Entry, MatrixRow
+from explainbench.analysis.boards import Entry
+from explainbench.analysis.composites import TITLES, Name
+from explainbench.analysis.reliability import COMPOSITES, MatrixRow
+from explainbench.analysis.reliability import Entry as MatrixEntry
+from explainbench.analysis.suitability import with_measurements
 from explainbench.core.cell import Cell
+from explainbench.core.record import CellRecord
 from explainbench.report.source import SUITE, Reference, Source
 from explainbench.report.svg import interval, number
 
@@ -179,7 +183,7 @@ def _scored(
         row.method,
         source.references.get(cell),
         tuple(_figure(row[name]) for name in names),
-        tuple(_component(source, cell, metric) for metric in COMPONENTS.values()) if whole else (),
+        _components(source, cell) if whole else (),
         stored.record.spec.runs if stored else None,
         bool(stored.record.spec.method_card.get("deterministic")) if stored else None,
         bool(stored and "seeds.json" in stored.record.artifacts),
@@ -187,27 +191,33 @@ def _scored(
     )
 
 
-def _figure(entry: Entry) -> Figure:
+def _figure(entry: MatrixEntry) -> Figure:
     if entry.value is None:
         return Figure(_gap(entry.status), entry.reason, known=False)
     return Figure(number(entry.value), interval(entry.low, entry.high), value=entry.value, basis=entry.basis)
 
 
-def _component(source: Source, cell: Cell, metric: str) -> Figure:
+def _components(source: Source, cell: Cell) -> tuple[Figure, ...]:
+    """The nine components of a cell: measured ones from the profile, the others from its record."""
     stored = source.cells.get(cell)
     if stored is None:
-        return Figure("\N{EN DASH}", "the cell is not in the cell store", known=False)
-    record = stored.record
-    timed: Mapping[str, Any] | None = (source.profile or {"cells": {}})["cells"].get(str(cell))
-    if metric == "efficiency" and timed is not None:
-        score = efficiency(float(timed["median_seconds"]), source.params.profile.reference_seconds)
-        value = None if score.value is None else float(score.value[0])
-        return Figure(number(value), f"{1000 * float(timed['median_seconds']):.3g} ms", value=value)
+        return tuple(Figure("\N{EN DASH}", "the cell is not in the cell store", known=False) for _ in COMPONENTS)
+    params = source.params
+    bare = Entry(cell, "", "", "", (), {}, {})
+    measured = with_measurements(bare, source.profile, params.profile.reference_seconds, params.contexts)
+    return tuple(_component(stored.record, measured, metric) for metric in COMPONENTS.values())
+
+
+def _component(record: CellRecord, measured: Entry, metric: str) -> Figure:
+    score = measured.scores.get(metric)
+    if score is not None and score.value is not None:
+        value, raw = float(score.value[0]), float(score.raw[0])
+        return Figure(number(value), f"{1000 * raw:.3g} ms" if metric == "efficiency" else "", value=value)
     found = record.scores.get(metric)
     if found is not None and found.n:
         value = found.raw if found.value is None else found.value
         return Figure(number(value), value=value)
-    skip = record.skipped.get(metric)
+    skip = measured.skipped.get(metric) or record.skipped.get(metric)
     if skip is None:
         return Figure("\N{EN DASH}", "undefined on every window", known=False)
     return Figure(_gap(skip.status), skip.reason, known=False)
