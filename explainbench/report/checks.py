@@ -334,11 +334,11 @@ def _regimes(source: Source, checks: Mapping[str, Any]) -> Table:
 
 def _aliases(source: Source, checks: Mapping[str, Any]) -> Table:
     every = checks.get("aliases", ())
-    rows = [
-        Row((row["task"], row["model"]), (Box(", ".join(row["classes"]).replace("_", " ")), Box(str(len(row["compared"])))))
-        for row in every
-        if row["classes"]
-    ]
+    rows = []
+    for row in every:
+        if row["classes"]:
+            boxes = (Box(", ".join(row["classes"]).replace("_", " ")), Box(str(len(row["compared"]))))
+            rows.append(Row((row["task"], row["model"]), boxes))
     return Table(
         "Methods that are one and the same",
         f"Stored explanations equal to 1e-6: {len(rows)} of {len(every)} models have such a class, one row on boards.",
