@@ -101,7 +101,7 @@ def _interval(
     by_rule: bool,
 ) -> dict[str, float]:
     """Weighted mean over datasets of the mean over rows, or over rules, with a bootstrap interval; NaN is left out."""
-    means, resampled, total = {}, np.zeros(how.resamples), sum(weights.values())
+    means, resampled = {}, {}
     for cell in group:
         values = cell.rows[score]
         known = np.isfinite(values).astype(np.float64)
@@ -116,10 +116,11 @@ def _interval(
         once = (filled @ member) / np.maximum(known @ member, 1e-300)
         drawn = np.where(sizes > 0, sums / np.maximum(sizes, 1), once)
         means[cell.dataset] = float(once.mean())
-        resampled += weights[cell.dataset] / total * drawn.mean(axis=1)
-    tail = 100 * (1 - how.confidence) / 2
-    low, high = np.percentile(resampled, (tail, 100 - tail))
-    return {"mean": _rounded(weighted(means, weights)), "low": _rounded(low), "high": _rounded(high)}
+        resampled[cell.dataset] = drawn.mean(axis=1)
+    mean, tail = weighted(means, weights), 100 * (1 - how.confidence) / 2
+    every = np.average(list(resampled.values()), axis=0, weights=[weights[name] for name in resampled])
+    low, high = np.percentile(every, (tail, 100 - tail))
+    return {"mean": _rounded(mean), "low": _rounded(low), "high": _rounded(high)}
 
 
 def _part(group: Sequence[Scored], part: str, complexity: Mapping[str, float]) -> float | None:
