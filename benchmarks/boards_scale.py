@@ -1,7 +1,7 @@
 """Boards from 10,000 and 100,000 runs, cold and warm, beside a plain mlflow.search_runs loop.
 
     python benchmarks/boards_scale.py                              # SQLite, in a temporary folder
-    python benchmarks/boards_scale.py --uri postgresql://...       # an empty database (ops/team/postgres.sh starts one)
+    python benchmarks/boards_scale.py --uri postgresql+psycopg2://...  # an empty database; ops/team/postgres.sh has one
 
 The runs are inserted straight into MLflow's tables (through its API 100,000 would take two hours): two tasks, a board
 of half of the runs, 20 tags, 4 params and 12 metrics each, a tenth of them superseded. The loop is timed over whole

@@ -444,7 +444,8 @@ def reachable(uri: str) -> Iterator[None]:
     try:
         yield
     except (
-        MlflowException, requests.RequestException, sqlalchemy.exc.SQLAlchemyError, sqlite3.Error, OSError
+        MlflowException, requests.RequestException, sqlalchemy.exc.SQLAlchemyError, sqlite3.Error, OSError,
+        ModuleNotFoundError,
     ) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise Unavailable(
@@ -454,7 +455,9 @@ def reachable(uri: str) -> Iterator[None]:
 
 
 def _hint(uri: str, reason: str) -> str:
-    """What a server's refusal usually means."""
+    """What a refusal usually means."""
+    if "No module named 'psycopg'" in reason:
+        return "; begin the address with postgresql+psycopg2:// to use the driver that comes with the extra `team`"
     if not is_server(uri):
         return ""
     if "401" in reason:

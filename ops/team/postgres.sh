@@ -34,7 +34,7 @@ case "$action" in
     for database in mlflow mlflow_auth; do
       "$bin/createdb" --host 127.0.0.1 --port "$port" --username mlflow "$database" 2>/dev/null || true  # there already
     done
-    echo "postgresql://mlflow:$PGPASSWORD@127.0.0.1:$port/mlflow"
+    echo "postgresql+psycopg2://mlflow:$PGPASSWORD@127.0.0.1:$port/mlflow"
     ;;
   stop) as_owner "$bin/pg_ctl" --pgdata "$folder/data" --mode fast --wait stop >/dev/null ;;
   *) echo "start or stop, not $action" >&2; exit 2 ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # MLflow for a team, the plain way: PostgreSQL, files behind the server's proxy, basic auth, ExplainBench's pages.
 #   MLFLOW_AUTH_ADMIN_PASSWORD=... ops/team/serve.sh FOLDER [PORT]
-# FOLDER keeps database, files and secrets. DATABASE_URL=postgresql://.../mlflow uses a PostgreSQL of yours instead, with
+# FOLDER keeps database, files and secrets. DATABASE_URL=postgresql+psycopg2://.../mlflow uses a PostgreSQL of yours instead, with
 # a second database beside it named mlflow_auth. HOST=0.0.0.0 opens it beyond the loopback: then put TLS before it and
 # name the server in MLFLOW_SERVER_ALLOWED_HOSTS. Then, on each machine that publishes:
 #   export MLFLOW_TRACKING_URI=http://HOST:PORT MLFLOW_TRACKING_USERNAME=... MLFLOW_TRACKING_PASSWORD=...

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
@@ -57,6 +58,12 @@ def test_a_database_of_another_mlflow(project, tracking):
     _forget_stores()
     with pytest.raises(Unavailable, match=r"cannot be used.*schema"):
         open_store(project.workspace.tracking_uri, "explainbench-energy")
+
+
+@pytest.mark.skipif(find_spec("psycopg") is not None, reason="the driver that SQLAlchemy asks for is installed")
+def test_a_database_whose_driver_is_missing():
+    with pytest.raises(Unavailable, match=r"begin the address with postgresql\+psycopg2://"):
+        open_store("postgresql://nobody@127.0.0.1:9/nothing", "explainbench-energy")
 
 
 def _forget_stores():
