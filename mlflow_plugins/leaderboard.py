@@ -18,9 +18,9 @@ from explainbench.analysis.suitability import with_measurements
 from explainbench.analysis.suites import disagreement, load_boards, suite_boards
 from explainbench.core.arrays import Floats
 from explainbench.core.errors import BadInput, Corrupt
-from explainbench.core.files import read_json, read_npz, write_bytes, write_json
+from explainbench.core.files import read_json, read_npz, write_bytes
 from explainbench.core.params import Params
-from explainbench.core.provenance import sha256_file, sha256_json
+from explainbench.core.provenance import canonical_json, sha256_file, sha256_json
 from explainbench.core.record import CellRecord
 from explainbench.core.workspace import Workspace
 from explainbench.stages.suite import grid_status, locked_cells
@@ -108,7 +108,7 @@ def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) 
     }
     document[CONTENT] = sha256_json(document)
     path = boards_path(workspace, suite)
-    write_json(path, document)
+    write_bytes(path, canonical_json(document) + b"\n")  # in one line: indented, it is half as large again
     write_bytes(path.with_suffix(".csv"), board_csv(documents).encode())
     write_bytes(path.with_suffix(".md"), markdown(document).encode())
     if suite == SUITE:
