@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -166,8 +167,8 @@ def _label_axe(
 
     assert case.table is not None
     rows, labels, explained = case.table
-    options = {name: tuple(value) for name, value in config.options.get("axe", {}).items() if name == "k"}
-    ks = options.get("k") or tuple(k for k in (1, 3, 5, 9) if k < len(rows))
+    asked = config.options.get("axe", {}).get("k")
+    ks = tuple(k for k in (1, 3, 5, 9) if k < len(rows)) if asked is None else (asked,)
     try:
         rng = stream(config.seed, PREFIX, "axe random explanations")
         curves = axe(rows, labels, scored.explanations["importance"], k=ks, explained=explained, rng=rng)
@@ -217,7 +218,8 @@ def _logged(run_id: str, case: Case, found: list[Explained], config: Config) -> 
         for end, number in (("", line.mean), (".lo", line.low), (".hi", line.high))
         if number is not None
     }
-    entries = [Metric(name, value, 0, 0) for name, value in metrics.items()]
+    now = int(time.time() * 1000)
+    entries = [Metric(name, value, now, 0) for name, value in metrics.items()]
     for start in range(0, len(entries), BATCH):
         client.log_batch(run_id, metrics=entries[start : start + BATCH])
     client.log_dict(run_id, config.model_dump(mode="json"), f"{PREFIX}/config.json")
