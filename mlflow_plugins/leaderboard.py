@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import ValidationError
 
+from explainbench.analysis.ablation import faithfulness_note
 from explainbench.analysis.aliases import alias_classes
 from explainbench.analysis.boards import Entry, Resampled, board_json, build_boards, scores_from_columns
+from explainbench.analysis.intervals import overlap_block
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
 from explainbench.analysis.suitability import with_measurements
 from explainbench.analysis.suites import disagreement, load_boards, suite_boards
@@ -37,6 +40,8 @@ SCHEMA = 1
 PLOTS = "plots"  # folder of results/
 CONTENT = "content_sha256"  # key of a file of boards: the digest of everything else in it
 SUITE = "energy"
+FAITHFUL = ("faithfulness", "faithfulness_skill", "EQI")  # scores that rank by what masks do
+STEP = np.timedelta64(15, "m")
 MEASURED = ("EEI",)  # scores with a timing in them: never compared bit for bit
 MATRIX = 12  # entries up to which a board's file carries the matrix of all pairs; larger ones would dominate git
 COLUMNS = (
@@ -91,7 +96,8 @@ def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) 
             "pending": unscored_cells(workspace, suite, "pending"),
             "disagreement": disagreement(suite, entries),
         }
-    documents = [_checked(board, problems) for board in boards]
+    checks = _read_checks(workspace) if suite == SUITE else None
+    documents = [_checked(_with_mask_note(board, checks), problems) for board in boards]
     document = {
         "schema": SCHEMA,
         "suite": suite,
@@ -131,11 +137,30 @@ def _energy_boards(found: Collection, profile: Mapping[str, Any] | None, params:
         with_measurements(row.entry, profile, params.profile.reference_seconds, params.contexts) for row in found.rows
     ]
     bounds = frozen_bounds(params.protocol)
+    blocks = _overlaps(entries, params)
     return [
         {**board_json(board), "name": f"{prefix}{board.name}"}
         for prefix, sharing in _by_weights(entries).items()
-        for board in build_boards(sharing, params.statistics, params.seed, bounds)
+        for board in build_boards(sharing, params.statistics, params.seed, bounds, blocks)
     ]
+
+
+def _overlaps(entries: Iterable[Entry], params: Params) -> dict[str, int]:
+    """task -> windows per block of the moving-block intervals, 1 where windows are disjoint."""
+    windows = {entry.cell.task: entry.windows for entry in entries}
+    found: dict[str, int] = {}
+    for task, stamps in windows.items():
+        asked = params.suites.energy.tasks.get(task)
+        if asked is not None:
+            span = (asked.context + asked.horizon) * STEP
+            found[task] = overlap_block(np.array(stamps, dtype="datetime64[m]"), span)
+    return found
+
+
+def _with_mask_note(board: dict[str, Any], checks: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The board with what the checks say of masks: whether a single faithfulness ranking is supported at all."""
+    note = faithfulness_note(checks, board["task"], board["model"]) if board["score"] in FAITHFUL else None
+    return board if note is None else {**board, "notes": [*board["notes"], note]}
 
 
 def collect(workspace: Workspace, protocol: str | None = None, suite: str = SUITE) -> Collection:
@@ -282,6 +307,12 @@ def read_profile(workspace: Workspace) -> dict[str, Any] | None:
     if not isinstance(content, dict) or not isinstance(content.get("cells"), dict):
         raise Corrupt(f"{path} is not a profile; run `explainbench profile` again.")
     return content
+
+
+def _read_checks(workspace: Workspace) -> dict[str, Any] | None:
+    """results/checks.json, or None before the stage `checks` ran."""
+    path = workspace.results / "checks.json"
+    return read_json(path) if path.is_file() else None
 
 
 def unscored_cells(workspace: Workspace, suite: str, status: str) -> dict[str, str]:
