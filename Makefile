@@ -16,7 +16,7 @@ export GX_ANALYTICS_ENABLED := false
 export HF_HUB_DISABLE_TELEMETRY := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: help venv data models repro test test-slow lint pilot smoke-check ui lock clean
+.PHONY: help venv data models repro suites test test-slow lint pilot smoke-check ui lock clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -42,6 +42,10 @@ repro: models  ## everything: data, windows, models, cells, boards (about an hou
 	@echo "Running the pipeline: 116 cells and 64 baselines, about an hour on 2 cores from the fitted models."
 	$(BIN)/dvc repro
 	@echo "Boards: results/leaderboard.md   Browse the runs: make ui   Audit a row: $(BIN)/explainbench audit T1/lstm/shap"
+
+suites: models  ## the three further suites (axe, agnostic, ground_truth) after `make repro`: cells and boards, about 40 minutes
+	$(BIN)/dvc repro suites/dvc.yaml
+	$(BIN)/dvc repro
 
 test: venv  ## the default test suite (under 5 minutes)
 	$(BIN)/pytest -q

@@ -16,7 +16,8 @@ STAGES = {
     "fit": ["explainbench.stages.fit"],
     "pretrain": ["explainbench.stages.pretrain"],
     "adapt": ["explainbench.stages.fit"],
-    "evaluate": [f"explainbench.stages.{part}" for part in ("evaluate", "energy", "axe", "agnostic", "ground_truth")]
+    "evaluate": ["explainbench.stages.evaluate", "explainbench.stages.energy", "models", "methods", "metrics"],
+    "evaluate_suites": [f"explainbench.stages.{part}" for part in ("evaluate", "axe", "agnostic", "ground_truth")]
     + ["models", "methods", "metrics"],
     "ground_truth_data": ["explainbench.stages.ground_truth_data"],
     "ground_truth_table": ["explainbench.report.ground_truth", "methods", "metrics"],
@@ -27,7 +28,8 @@ STAGES = {
 
 @pytest.fixture(scope="module")
 def stages(root):
-    return yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    files = [root / "dvc.yaml", root / "suites" / "dvc.yaml"]
+    return {key: stage for file in files for key, stage in yaml.safe_load(file.read_text("utf-8"))["stages"].items()}
 
 
 def entries(root, folder):
