@@ -17,6 +17,7 @@ from mlflow_plugins.board_query import QueriedBoard
 
 Board = Mapping[str, Any]
 PAGE = 200  # rows on a page
+SHARED = ("protocol", "task", "score", "basis", "weights")  # what boards of a family have in common
 INDICES = {"act": "Act", "act_valid": "Act of valid", "dss": "DSS", "edts": "EDTS", "eei": "EEI"}
 TITLES = {
     "act": "Actionability in a deployment context",
@@ -125,7 +126,7 @@ def choices(boards: Iterable[Board]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Boards of one task and score that differ in the view only. leaders: the first co-ranked group of the first."""
+    """Boards of one task and score that differ in view, model or context."""
 
     boards: tuple[Board, ...]
 
@@ -142,17 +143,19 @@ class Family:
 
 
 def families(boards: Iterable[Board]) -> tuple[list[Family], list[Family]]:
-    """Boards by protocol, task, score, basis, context and weights: those with a number, and those without any."""
+    """Boards by protocol, task, score, basis and weights: those with a number, and those without any."""
     groups: dict[tuple[str, ...], list[Board]] = {}
     for board in boards:
-        key = tuple(str(board[field]) for field in ("protocol", "task", "score", "basis", "context", "weights"))
+        key = tuple(str(board[field]) for field in SHARED)
         groups.setdefault(key, []).append(board)
     found = [
-        Family(tuple(sorted(group, key=lambda board: (board["model"] != "", board["view"]))))
+        Family(tuple(sorted(group, key=lambda board: (board["context"], board["model"] != "", board["view"]))))
         for group in groups.values()
     ]
-    with_number = [family for family in found if any(has_number(board) for board in family.boards)]
-    return with_number, [family for family in found if family not in with_number]
+    known = [any(has_number(board) for board in family.boards) for family in found]
+    return [one for one, is_known in zip(found, known) if is_known], [
+        one for one, is_known in zip(found, known) if not is_known
+    ]
 
 
 def has_number(board: Board) -> bool:
@@ -198,22 +201,8 @@ def context_boards(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     for task, found in document["tasks"].items():
         for context, (index, name) in product([one["name"] for one in document["contexts"]], INDICES.items()):
             here = [row for row in found["rows"] if row["context"] == context]
-            here.sort(key=lambda row: (-(row["values"][index] or 0.0), row["model"], row["method"]))
-            known = [row for row in here if row["values"][index] is not None]
-            rows = [
-                {
-                    **{"entry": f"{row['model']}/{row['method']}", "model": row["model"], "method": row["method"]},
-                    **{"mean": row["values"][index], "order": place, "cell": _cell(task, row)},
-                }
-                for place, row in enumerate(known, 1)
-            ] + [
-                {
-                    **{"entry": f"{row['model']}/{row['method']}", "model": row["model"], "method": row["method"]},
-                    **{"status": "not_applicable", "reason": row["gaps"].get(index, ""), "cell": _cell(task, row)},
-                }
-                for row in here
-                if row not in known
-            ]
+            here.sort(key=lambda row: (row["values"][index] is None, -(row["values"][index] or 0.0), row["model"]))
+            rows = [_context_row(task, row, index, place) for place, row in enumerate(here, 1)]
             board = {
                 **{"name": f"{task}.{name}.{context}", "task": task, "score": name, "context": context},
                 **{"title": TITLES[index], "view": "cells", "rows": rows, "n": len(rows), "counted": "cells"},
@@ -223,8 +212,12 @@ def context_boards(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return boards
 
 
-def _cell(task: str, row: Mapping[str, Any]) -> str:
-    return f"energy/{task}/{row['model']}/{row['method']}"
+def _context_row(task: str, row: Mapping[str, Any], index: str, place: int) -> dict[str, Any]:
+    model, method, value = row["model"], row["method"], row["values"][index]
+    known = {"mean": value, "order": place}
+    gap = {"status": "not_applicable", "reason": row["gaps"].get(index, "")}
+    name = {"entry": f"{model}/{method}", "model": model, "method": method, "cell": f"energy/{task}/{model}/{method}"}
+    return name | (gap if value is None else known)
 
 
 def as_board(found: QueriedBoard, suite: str, asked: Mapping[str, Any]) -> dict[str, Any]:

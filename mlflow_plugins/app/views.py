@@ -13,7 +13,7 @@ from explainbench.core.errors import BadInput, ExplainBenchError
 from explainbench.store import read_lock
 from mlflow_plugins._board_text import beside, caption, title
 from mlflow_plugins._mlflow import complete
-from mlflow_plugins.app.boards import CHOICES, Choice, Rows, as_board, choices, families, reasons
+from mlflow_plugins.app.boards import CHOICES, SHARED, Choice, Rows, as_board, choices, families, reasons
 from mlflow_plugins.app.cells import heat, score_rows, windows
 from mlflow_plugins.app.compare import compare, differences
 from mlflow_plugins.app.source import Found, NotFound, Source
@@ -79,8 +79,7 @@ def board(source: Source, asked: Arguments) -> Facts:
     """One board: its rows as filtered and sorted, with their co-ranked groups."""
     suite = asked["suite"] or "energy"
     found = source.board(suite, asked["name"], asked["protocol"])
-    same = ("task", "score", "basis", "context", "weights", "protocol")
-    siblings = [one for one in source.boards(suite).boards if all(one[key] == found[key] for key in same)]
+    siblings = [one for one in source.boards(suite).boards if all(one[key] == found[key] for key in SHARED)]
     wanted = Rows(asked["q"], asked["source"], asked["baselines"], asked["sort"] or "order", asked["down"])
     rows = wanted.chosen(found)
     return _ranked(found, rows, {**asked, "suite": suite, "sort": wanted.sort}) | {
