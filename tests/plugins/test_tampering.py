@@ -127,7 +127,8 @@ def data_row(project, rng: random.Random) -> Altered:
 def committed_file(project, rng: random.Random) -> Altered:
     root = project.workspace.root
     names = ["data.dvc", "dvc.lock", "data.manifest.json", "cells.lock.json", "params.yaml"]
-    names += [path.relative_to(root).as_posix() for path in sorted(project.workspace.results.iterdir())]
+    results = sorted(path for path in project.workspace.results.rglob("*") if path.is_file())
+    names += [path.relative_to(root).as_posix() for path in results]
     return flip_a_bit(root / rng.choice(names), rng)
 
 
