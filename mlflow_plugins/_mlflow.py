@@ -188,7 +188,7 @@ class Store:
             ]
             clipped = {key: str(value)[:MAX_TAG] for key, value in tags.items()}
             seal = _seal.document(
-                _seal.leaves(name, clipped, {one.key: one.value for one in values}, metrics, used)
+                _seal.leaves(name, clipped, {one.key: one.value for one in values}, metrics)
                 | _seal.artifact_leaves(artifacts)
             )
             clipped[_seal.TAG] = _seal.digest(seal)

@@ -16,7 +16,7 @@ from explainbench.core.provenance import sha256_file
 from explainbench.store import DETERMINISTIC, MEASURED, RECORD, StoredCell
 from mlflow_plugins import _seal
 from mlflow_plugins._chain import Link, same
-from mlflow_plugins._mlflow import MARKER, Store, complete, open_store
+from mlflow_plugins._mlflow import MARKER, MAX_DIGEST, Store, complete, open_store
 from mlflow_plugins._site import Site
 from mlflow_plugins.publish import PREFIX, experiment_name, headline, parameters, record_tags, run_name
 
@@ -99,6 +99,7 @@ def run_links(site: Site, store: Store, run: Run, stored: StoredCell | None) -> 
     derived += compared("param", "run params", parameters(stored, statistics), run.data.params, "the record")
     derived += _metric_links(store, run, stored, statistics)
     derived += _artifact_links(store, run, stored)
+    derived += _dataset_links(run, stored)
     yield from derived
     yield from seal_links(store, run, {link.name for link in derived if link.ok is False})
     yield from _measured_links(store, run, stored)
@@ -171,6 +172,19 @@ def _artifact_links(store: Store, run: Run, stored: StoredCell) -> Iterator[Link
         yield Link("run artifacts", "", "", True, f"{len(files)} files have the digests of the record")
 
 
+def _dataset_links(run: Run, stored: StoredCell) -> Iterator[Link]:
+    """The dataset input: its name and digest, and the SHA-256 in its source, are those of the record."""
+    spec = stored.record.spec
+    for item in run.inputs.dataset_inputs if run.inputs else []:
+        try:
+            source = str(json.loads(item.dataset.source).get("sha256"))
+        except (ValueError, AttributeError):
+            source = "unreadable"
+        found = f"{item.dataset.name} {item.dataset.digest} {source}"
+        expected = f"{spec.dataset} {spec.dataset_sha256[:MAX_DIGEST]} {spec.dataset_sha256}"
+        yield same("run dataset", expected, found, "as in the record", "edited in MLflow")
+
+
 def seal_links(store: Store, run: Run, named: Iterable[str] = ()) -> Iterator[Link]:
     """Tags, params, metrics, datasets and files against the seal that was logged with them.
 
@@ -189,9 +203,10 @@ def seal_links(store: Store, run: Run, named: Iterable[str] = ()) -> Iterator[Li
         sealed: dict[str, Any] = {} if path is None else dict(json.loads(path.read_bytes()))
     except (ValueError, TypeError):
         return
+    # MLflow keeps one row per dataset and experiment, with the source of the first run: not a run's own
+    sealed = {leaf: value for leaf, value in sealed.items() if not leaf.startswith("dataset ")}
     data = run.data
-    used = run.inputs.dataset_inputs if run.inputs else []
-    now = _seal.leaves(name, _own(data.tags, sealed), data.params, data.metrics, used)
+    now = _seal.leaves(name, _own(data.tags, sealed), data.params, data.metrics)
     for leaf in sealed:
         if leaf.startswith("artifact "):
             file = store.artifact(run, leaf.removeprefix("artifact "))

@@ -1,18 +1,14 @@
-"""The seal of a run: one digest per tag, param, metric, dataset and file as they were logged, so that a later change is
+"""The seal of a run: one digest per tag, param, metric and file as they were logged, so that a later change is
 detected and located even where the value follows from nothing else (a commit, a note, a timing, a picture)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from explainbench.core.provenance import sha256_file, sha256_json
-
-if TYPE_CHECKING:
-    from mlflow.entities import DatasetInput
+from explainbench.core.provenance import sha256_file
 
 FILE = "seal.json"  # artifact of the run
 TAG = "explainbench.seal"  # SHA-256 of that file
@@ -24,16 +20,12 @@ def leaves(
     tags: Mapping[str, str],
     params: Mapping[str, str],
     metrics: Mapping[str, float],
-    datasets: Iterable[DatasetInput],
 ) -> dict[str, str]:
-    """{what: SHA-256} of everything of a run but its files."""
+    """{what: SHA-256} of everything of a run but its files and its datasets, which it shares with other runs."""
     found = {"name": _text(name)}
     found |= {f"tag {key}": _text(value) for key, value in tags.items() if key not in MUTABLE}
     found |= {f"param {key}": _text(value) for key, value in params.items()}
     found |= {f"metric {key}": _text(repr(float(value))) for key, value in metrics.items()}
-    for one in datasets:
-        used, context = one.dataset, sorted([tag.key, tag.value] for tag in one.tags)
-        found[f"dataset {used.name}"] = sha256_json([used.name, used.digest, used.source_type, used.source, context])
     return found
 
 
