@@ -43,7 +43,7 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def postgres():
     """The address of an empty database of a PostgreSQL of our own."""
     with tempfile.TemporaryDirectory(prefix="explainbench-postgres-") as folder:  # pytest's folders are root's alone
