@@ -1,7 +1,7 @@
 """Publishing 1,000 cells with their files: one writer, then four at once with the same cells.
 
     python benchmarks/publish_scale.py                          # SQLite, in a temporary folder
-    python benchmarks/publish_scale.py --uri postgresql+psycopg2://...  # an empty database; ops/team/postgres.sh has one
+    python benchmarks/publish_scale.py --uri postgresql+psycopg2://...  # an empty database (ops/team/postgres.sh)
     python benchmarks/publish_scale.py --uri http://...         # a server; files go through its proxy
 
 The cells are the project's own (`cells/`), repeated under other seeds: real files and sizes, each with its own id.

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -131,6 +131,8 @@ class CellStore:
             ) from error
         finally:
             os.close(held)
+            with suppress(OSError):
+                self.root.rmdir()  # only if nothing is in it: a stage that could not begin leaves nothing behind
 
     def write(
         self,

@@ -64,7 +64,7 @@ class DvcDatasetSource(DatasetSource):
         return self.md5 is None or dvc_md5(root / f"{self.url}.dvc") == self.md5
 
     def _problem(self, folder: Path) -> str | None:
-        """Why the files in `folder` are not those the run used, or None; of a whole tracked folder only md5 is known."""
+        """Why the files in `folder` are not those the run used, or None; of a tracked folder only md5 is known."""
         if not folder.is_dir():
             return f"{folder} is not there"
         if self.dataset is None or self.sha256 is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from explainbench.analysis.intervals import block_indices, resampled_means
 from explainbench.core.arrays import Floats
+from explainbench.core.errors import NotApplicable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,21 +33,16 @@ def coverage(
 ) -> Coverage:
     """How often targets (n, h) lie at or below quantiles (n, h, q), with a moving-block bootstrap over origins.
 
-    block: origins per block, in time order, at least as many as share target steps. Raises NotApplicable for too few.
+    block: origins per block, in time order, at least as many as share target steps; fewer than two blocks of origins
+    have no interval: NaN.
     """
     below = (target[..., None] <= quantiles).mean(axis=1)  # (n, q)
-    indices = block_indices(len(below), block, resamples, rng)
-    draws = resampled_means(below, indices)
     observed = below.mean(axis=0)
-    low, high = np.percentile(draws, (2.5, 97.5), axis=0)
-    awareness = 1.0 - np.abs(draws - levels).mean(axis=1)
-    lower, upper = np.percentile(awareness, (2.5, 97.5))
-    return Coverage(
-        levels,
-        observed,
-        low,
-        high,
-        float(1.0 - np.abs(observed - levels).mean()),
-        (float(lower), float(upper)),
-        len(below),
-    )
+    low = high = np.full(len(levels), np.nan)
+    lower = upper = np.nan
+    with suppress(NotApplicable):
+        draws = resampled_means(below, block_indices(len(below), block, resamples, rng))
+        low, high = np.percentile(draws, (2.5, 97.5), axis=0)
+        lower, upper = np.percentile(1.0 - np.abs(draws - levels).mean(axis=1), (2.5, 97.5))
+    awareness = float(1.0 - np.abs(observed - levels).mean())
+    return Coverage(levels, observed, low, high, awareness, (float(lower), float(upper)), len(below))

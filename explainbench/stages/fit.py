@@ -15,7 +15,7 @@ from explainbench.analysis.aliases import scale_equivariance
 from explainbench.analysis.calibration import coverage
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell, stream
-from explainbench.core.errors import BadInput
+from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.files import read_json
 from explainbench.core.forecaster import ExplainedModel, Forecaster, HasQuantiles, TaskShape, ZeroShotEntry
 from explainbench.core.params import Params
@@ -100,7 +100,7 @@ def fit_model(workspace: Workspace, params: Params, task_name: str, model_name: 
 
 def uncertainty(
     forecaster: Forecaster, validation: Windows, benchmark: Windows, params: Params, rng: np.random.Generator
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Coverage of the predictive quantiles over all test origins, for the card (paper 000, eq. 6).
 
     Native quantiles where the model has them, else split-conformal ones calibrated on the validation windows (the last
@@ -111,7 +111,10 @@ def uncertainty(
     if native:
         quantiled, calibration = forecaster, None
     else:
-        quantiled = Conformal.calibrated(forecaster, validation, np.asarray(LEVELS))
+        try:
+            quantiled = Conformal.calibrated(forecaster, validation, np.asarray(LEVELS))
+        except NotApplicable:  # too short a series to calibrate on: no block, so Uncertainty Awareness stays pending
+            return None
         calibration = {
             "windows": len(validation),
             "windows_sha256": validation.digest(),
@@ -122,20 +125,25 @@ def uncertainty(
     assert forecast.levels is not None
     assert forecast.crossed is not None
     horizon = benchmark.target.shape[1]
-    block = max(SEASON, horizon) // params.fit.stride + 1
-    found = coverage(forecast.quantiles, benchmark.target, forecast.levels, block, params.statistics.bootstrap, rng)
-    return {
+    span = max(SEASON, horizon) // params.fit.stride + 1  # origins that share a day or a target step
+    found = coverage(forecast.quantiles, benchmark.target, forecast.levels, span, params.statistics.bootstrap, rng)
+    block = {
         "quantiles": "native" if native else "split_conformal",
         "calibration": calibration,
         "origins": found.origins,
         "levels": list(map(float, found.levels)),
         "coverage": [_published(value) for value in found.observed],
+        "awareness": _published(found.awareness),
+        "crossed_share": _published(float(forecast.crossed.mean()) / horizon),
+    }
+    if np.isnan(found.low).any():
+        return block  # too few origins for an interval
+    return {
+        **block,
         "coverage_low": [_published(value) for value in found.low],
         "coverage_high": [_published(value) for value in found.high],
-        "awareness": _published(found.awareness),
         "awareness_low": _published(found.interval[0]),
         "awareness_high": _published(found.interval[1]),
-        "crossed_share": _published(float(forecast.crossed.mean()) / horizon),
     }
 
 

@@ -103,7 +103,7 @@ def test_a_seventh_context_is_a_file(tmp_path):
     ("edit", "said"),
     [
         ({"actions": {}}, "actions: Dictionary should have at least 1 item"),
-        ({"latency_seconds": {"value": -1.0, "source": "illustrative"}}, "latency_seconds.value: Input should be greater"),
+        ({"latency_seconds": QUANTITY | {"value": -1.0}}, "latency_seconds.value: Input should be greater"),
         ({"memory_mb": {"value": 1.0}}, "memory_mb.source: Field required"),
         ({"needs": ["telepathy"]}, "needs.0"),
         ({"surprise": 1}, "surprise: Extra inputs"),

@@ -75,10 +75,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Workspace,
     """params.yaml with tiny models, and windows that need no data on disk."""
     params = load_params(ROOT / "params.yaml", "smoke")
     models = {"lstm": {"hidden": 4, "epochs": 1}, "transformer": {"width": 8, "heads": 2, "layers": 1, "epochs": 1}}
+    some = windows(200, 3)
     params = params.model_copy(update={"models": models, "fit": params.fit.model_copy(update={"allow_weak": False})})
 
     class Task:
-        dataset, dataset_sha256 = "wave", "0" * 64
+        dataset, dataset_sha256, windows = "wave", "0" * 64, some
 
     monkeypatch.setattr(fit, "training_split", lambda *_: (windows(256, 1), windows(64, 2)))
     monkeypatch.setattr(fit, "quality_windows", lambda *_: windows(200, 3))
@@ -97,6 +98,11 @@ def test_fit_saves_a_model_that_loads(project: tuple[Workspace, Params], name: s
     weights = (fitted.folder / "model.safetensors").read_bytes()
     assert card["quality"]["forecasts"] == fitted.quality
     assert card["dataset_sha256"] == "0" * 64
+    assert card["probes"]["scale_equivariance"] > 0
+    found = card["uncertainty"]
+    assert (found["quantiles"], found["origins"], found["calibration"]["windows"]) == ("split_conformal", 200, 64)
+    assert found["awareness_low"] <= found["awareness"] <= 1
+    assert len(found["levels"]) == len(found["coverage"]) == len(found["coverage_low"]) == 9
     assert card["training"]["windows_sha256"] == windows(256, 1).digest()
     identity = fit.model_identity(fitted.folder)
     assert identity.weights_sha256 == hashlib.sha256(weights).hexdigest()

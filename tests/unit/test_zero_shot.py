@@ -207,7 +207,7 @@ def test_stages_pretrain_once_and_adapt_to_each_task(
     some = Windows(contexts(4), np.full((4, 4), 20.0), np.full(4, "peak"), origin, CHANNELS)
 
     class Task:
-        dataset, dataset_sha256 = "wave", "0" * 64
+        dataset, dataset_sha256, windows = "wave", "0" * 64, some
 
     monkeypatch.setattr(fit, "training_split", lambda *_: (some, some))
     monkeypatch.setattr(fit, "quality_windows", lambda *_: some)
