@@ -113,11 +113,12 @@ def run_file(project, rng: random.Random) -> Altered:
 
 def weights_or_card(project, rng: random.Random) -> Altered:
     path = rng.choice(sorted(item for item in project.workspace.models.rglob("*") if item.is_file()))
-    return flip_a_bit(path, rng, "weights" if path.suffix == ".safetensors" else "model card")
+    return flip_a_bit(path, rng, "weights" if path.suffix == ".safetensors" else "model card", path.name)
 
 
 def windows(project, rng: random.Random) -> Altered:
-    return flip_a_bit(rng.choice(sorted(project.workspace.windows.iterdir())), rng, "windows")
+    path = rng.choice(sorted(project.workspace.windows.iterdir()))
+    return flip_a_bit(path, rng, "windows", path.name)
 
 
 def data_row(project, rng: random.Random) -> Altered:
