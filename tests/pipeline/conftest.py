@@ -6,9 +6,9 @@ from faults.tiny import Project, build
 from explainbench.core.workspace import Workspace
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _without_pictures():
-    """Pictures take longer than these tiny cells and are tested in tests/plugins; workers of their own still draw."""
+    """Pictures take longer than these tiny cells and are tested in tests/plugins, which must not see this patch."""
     from explainbench.stages import energy
 
     with pytest.MonkeyPatch.context() as patch:
