@@ -26,7 +26,7 @@ RECOGNISED = 0.95  # share of real rows that must pass as real, or the attack sh
 Classifier = Callable[[Floats], Ints]  # standardised rows (m, d) -> 0 or 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FairwashedClassifier:
     """m_L or m_S of paper 004, section 4.1: `biased` where a row looks real, `innocuous` elsewhere.
 

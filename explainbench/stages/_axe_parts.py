@@ -75,7 +75,9 @@ def outcome_of(
         judged.arrays,
         {"seed": seed, "streams": dict(streams), "rule": "numpy SeedSequence(seed, spawn_key = SHA-256 of the names)"},
         names,
+        counters=judged.counters,
         notes=judged.notes,
+        model_seconds=judged.model_seconds,
     )
 
 

@@ -28,18 +28,24 @@ from explainbench.metrics.axe import Axe, axe
 from explainbench.metrics.faithfulness import Faithfulness
 from explainbench.metrics.prediction_gap import Normal, PredictionGap, prediction_gap
 from explainbench.models._fairwashing import DrivenForecaster, FairwashedClassifier, fairwashed_forecaster
+from explainbench.models._tabular._metered import metered, per_explanation
 
 STEPS, HORIZON, SEGMENT = 24, 4, 6  # of the forecasting version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """Scores (n,) per row or (1,) for the set, reasons where there is none, and what is kept beside them."""
+    """Scores (n,) per row or (1,) for the set, reasons where there is none, and what is kept beside them.
+
+    counters: rows asked of the model, and with gradients, per explanation; model_seconds: inside it, a measurement.
+    """
 
     scores: Mapping[str, Score]
     skipped: Mapping[str, Skipped] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     notes: Mapping[str, float] = field(default_factory=dict)
+    counters: tuple[float, float] = (0.0, 0.0)
+    model_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,10 +88,11 @@ def judge_method(
 
     Every method of a (table, model) meets the same perturbed copies and the same random explanations.
     """
+    model, meter = metered(question.model)
+    question = replace(question, model=model)
     x = question.rows[question.explained]
-    explained = [
-        method.explain(question.model, x, question.background, cell.rng(seed, "explain", run)) for run in range(runs)
-    ]
+    explained = [method.explain(model, x, question.background, cell.rng(seed, "explain", run)) for run in range(runs)]
+    counters = per_explanation(meter, runs * len(x))
     per_run = np.stack([np.asarray(run.attribution, dtype=np.float64) for run in explained])
     bad = ~np.isfinite(per_run).all(axis=(0, 2))
     if bad.any():
@@ -139,7 +146,7 @@ def judge_method(
         name: float(max(run.notes[name].max() for run in explained if run.notes))
         for name in sorted({name for run in explained for name in run.notes or {}})
     }
-    return Judged(scores, skipped, arrays, notes)
+    return Judged(scores, skipped, arrays, notes, counters, meter.seconds)
 
 
 # Table 2
@@ -155,6 +162,7 @@ def judge_attack(
     whose interval says how sure a detection is; `detected`, the inequality of the means. For AXE also `order_spread`:
     by how much the row order moves the score of the protected feature or of a foil.
     """
+    model, meter = metered(model)
     labels = model.predict(rows)
     scores: dict[str, Score] = {}
     for prefix, rule in presets.items():
@@ -176,7 +184,12 @@ def judge_attack(
             spread = max(spread, high - low)
         scores[f"{prefix}_axe_order_spread"] = _set(spread)
     unfair = float((labels == model.biased(rows)).mean())
-    return Judged(scores, arrays={"output": labels.astype(np.float64)}, notes={"share_decided_by_protected": unfair})
+    return Judged(
+        scores,
+        arrays={"output": labels.astype(np.float64)},
+        notes={"share_decided_by_protected": unfair},
+        model_seconds=meter.seconds,
+    )
 
 
 # The forecasting version: a forecaster that detects masked windows and answers them with the seasonal naive
@@ -239,9 +252,9 @@ def judge_ranking(cell: Cell, seed: int, question: ForecastQuestion) -> Judged:
         "axe": Axe(),
         "prediction_gap": PredictionGap(std=0.4),
     }
-    return judge_importance(
-        cell, seed, question.windows, ExplainedModel(forecaster), question.masker, importance, metrics
-    )
+    model = ExplainedModel(forecaster)
+    judged = judge_importance(cell, seed, question.windows, model, question.masker, importance, metrics)
+    return replace(judged, model_seconds=model.meter.seconds)
 
 
 # The regression extension over the energy cells

@@ -6,7 +6,7 @@ Reads and writes nothing: this module's imports are the code on a cell's path.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from explainbench.core.errors import ExplainBenchError
 from explainbench.core.tabular import TabularExplainer, TabularModel
 from explainbench.metrics.ops import optimum, overall
 from explainbench.metrics.xfa import PARTS, VARIANTS, Naming, names_of, references, scores
+from explainbench.models._tabular._metered import metered, per_explanation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +47,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """Scores, arrays and diagnostics of a cell. evaluations: model calls in rows, per explanation."""
+    """Scores and arrays of a cell. counters: rows asked of the model, and with gradients, per explanation;
+    model_seconds: inside the model, a measurement.
+    """
 
     scores: dict[str, Score]
     arrays: dict[str, NDArray[Any]]
-    notes: dict[str, float] = field(default_factory=dict)
-    evaluations: float = 0.0
+    counters: tuple[float, float]
+    model_seconds: float
 
 
 def judge(
@@ -63,7 +66,10 @@ def judge(
     and how many columns are named. For the set (1,): OPS, Overall, model AUC and accuracy, and XFA of a perfect, an
     empty and an everything-naming explanation. Raises NotApplicable, ExplainBenchError.
     """
+    model, meter = metered(question.model)
+    question = replace(question, model=model)
     explained, named, notes = _explained(cell, seed, question, method, runs, rules.naming)
+    counters = per_explanation(meter, len(explained) * len(question.rows))
     e, said = explained.mean(axis=0), named.mean(axis=0) > 0.5
     correct = (question.model.predict(question.rows) >= 0.5) == question.label
     found: dict[str, Score] = {}
@@ -98,7 +104,7 @@ def judge(
         "output": question.model.predict(question.rows),
         "label": question.label,
     }
-    return Judged(found, arrays)
+    return Judged(found, arrays, counters, meter.seconds)
 
 
 def _explained(

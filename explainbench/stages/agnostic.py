@@ -217,8 +217,9 @@ def _outcome(params: Params, cell: Cell, judged: Judged) -> Outcome:
         judged.arrays,
         seeds,
         judged.features,
-        (float(judged.evaluations), 0.0),
+        judged.counters,
         {"rows_left_out": float(judged.left_out)},
+        judged.model_seconds,
     )
 
 

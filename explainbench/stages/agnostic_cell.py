@@ -5,7 +5,7 @@ Reads and writes nothing: this module's imports are the code on a cell's path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explainbench.analysis.set_scores import times_drawn
-from explainbench.core.arrays import Bools, Floats
+from explainbench.core.arrays import Bools, Floats, Ints
 from explainbench.core.cell import Cell, CellResult, Score, Skipped, stream
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.masking import Groups
@@ -23,6 +23,7 @@ from explainbench.data._public_tables import Split
 from explainbench.methods._tabular._windowed import explained_as_windows
 from explainbench.methods.shap import Shap
 from explainbench.metrics import eamex
+from explainbench.models._tabular._metered import metered, per_explanation
 from explainbench.stages._agnostic_params import AgnosticParams
 from explainbench.stages.cell import Bench
 
@@ -33,8 +34,8 @@ CHUNK = 2048  # windows built at a time: bounds memory, has no influence on bits
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
     """A cell's result. arrays: see `docs/agnostic.md`; origin, regime: (n,) of the rows; features: (d,) names;
-    left_out: rows without an explanation; evaluations: rows the model was asked about; model_sha256: of a model
-    fitted here, else empty.
+    left_out: rows without an explanation; counters: rows the model was asked about, and with gradients; model_sha256:
+    of a model fitted here, else empty; model_seconds: inside the model, a measurement.
     """
 
     result: CellResult
@@ -43,24 +44,25 @@ class Judged:
     regime: NDArray[Any]
     features: tuple[str, ...]
     left_out: int = 0
-    evaluations: int = 0
+    counters: tuple[float, float] = (0.0, 0.0)
     model_sha256: str = ""
+    model_seconds: float = 0.0
 
 
 def judge_table(options: AgnosticParams, seed: int, cell: Cell, kind: Kind, split: Split) -> Judged:
     """All nine metrics of a model fitted on a table, on the first `rows` test rows. Raises BadInput."""
     entry = TABULAR_MODELS.build(cell.model, options.models[cell.model])
-    model = entry.fit(split.train_x, split.train_y.astype(np.float64), kind, seed)
+    fitted = entry.fit(split.train_x, split.train_y.astype(np.float64), kind, seed)
+    model, meter = metered(fitted)
     x, y = split.test_x[: options.rows], split.test_y[: options.rows]
-    meter = _Meter(model, kind)
     explained = min(options.explained, len(x))
     shap = Shap(coalitions=options.coalitions)
     rng = stream(seed, cell.suite, cell.task, "explain")
     local = np.abs(explained_as_windows(shap, model, x[:explained], split.train_x, rng).attribution)
     seen = local.sum(axis=1) > 0
     found = eamex.study(
-        meter.label, x, y, kind,
-        score=meter.value, train=split.train_x, local=local[seen] if seen.sum() > 1 else None, top=options.top,
+        _labelled(model) if kind == "classification" else model.predict, x, y, kind,
+        score=model.predict, train=split.train_x, local=local[seen] if seen.sum() > 1 else None, top=options.top,
         points=options.points, repeats=options.repeats, bootstraps=options.bootstraps,
         rng=stream(seed, cell.suite, cell.task, "permute"),
     )  # fmt: skip
@@ -71,8 +73,9 @@ def judge_table(options: AgnosticParams, seed: int, cell: Cell, kind: Kind, spli
     return Judged(
         *(result, arrays, np.arange(len(x)), regime, split.names),
         left_out=int((~seen).sum()),
-        evaluations=meter.rows,
-        model_sha256=model.digest(),
+        counters=per_explanation(meter, 1),
+        model_sha256=fitted.digest(),
+        model_seconds=meter.seconds,
     )
 
 
@@ -86,7 +89,7 @@ def judge_forecaster(
     model does not see has importance 0. learning: the windows on which the surrogate is fitted.
     """
     windows, model, seen = bench.data.windows, bench.model, bench.masker.groups
-    asked = model.meter.evaluations
+    before = replace(model.meter)
     n, functional = len(windows), model.functional
     y = np.asarray(functional(windows.target), dtype=np.float64)
     output = bench.shared("output", lambda: model(windows.context))
@@ -118,8 +121,11 @@ def judge_forecaster(
     found = eamex.Study("regression", whole, curves, y, output, shallow, overlaps, None, missing)
     result, arrays = _scored(options, seed, cell, found, windows.regime, np.empty((options.resamples, 0)))
     arrays |= {"row_regime": windows.regime.astype(str)}
-    evaluations = model.meter.evaluations - asked
-    return Judged(result, arrays, windows.origin, windows.regime, every.names, evaluations=evaluations)
+    return Judged(
+        *(result, arrays, windows.origin, windows.regime, every.names),
+        counters=(float(model.meter.evaluations - before.evaluations), 0.0),
+        model_seconds=model.meter.seconds - before.seconds,
+    )
 
 
 def judge_explanations(
@@ -196,23 +202,9 @@ def _stacked(drawn: Mapping[str, Floats]) -> Floats:
     return np.column_stack([drawn[name] for name in sorted(drawn)])
 
 
-@dataclass(slots=True)
-class _Meter:
-    """A tabular model that counts the rows it is asked about."""
-
-    model: TabularModel
-    kind: Kind
-    rows: int = 0
-
-    def value(self, rows: Floats) -> Floats:
-        """P(class 1), or the value."""
-        self.rows += len(rows)
-        return self.model.predict(rows)
-
-    def label(self, rows: Floats) -> NDArray[Any]:
-        """The more probable class, or the value."""
-        found = self.value(rows)
-        return (found > 0.5).astype(np.int64) if self.kind == "classification" else found
+def _labelled(model: TabularModel) -> Callable[[Floats], Ints]:
+    """The more probable class of rows."""
+    return lambda rows: (model.predict(rows) > 0.5).astype(np.int64)
 
 
 def _in_chunks(bench: Bench, rows: Floats, build: Any) -> Floats:

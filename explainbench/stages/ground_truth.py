@@ -111,6 +111,8 @@ class GroundTruthSuite:
             judged.arrays,
             seeds,
             tuple(f"x{c + 1}" for c in range(COLUMNS)),
+            judged.counters,
+            model_seconds=judged.model_seconds,
         )
 
     def order(self, params: Params, cells: Sequence[Cell]) -> list[Cell]:

@@ -180,7 +180,8 @@ def test_a_forecaster_as_a_black_box():
     assert (importance[4:] == 0).all()  # temperature is never asked about
     assert judged.result.scores["fluctuation_ratio"].raw[0] == 0.0  # a linear model
     assert judged.features == every.names
-    assert judged.evaluations > 0
+    assert judged.counters[0] > 0
+    assert judged.model_seconds > 0
 
 
 def test_stored_explanations_and_groups_a_model_does_not_see():
