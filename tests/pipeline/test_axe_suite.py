@@ -2,6 +2,8 @@
 
 import hashlib
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +18,7 @@ from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, Unava
 from explainbench.core.params import StatisticsParams, load_params
 from explainbench.core.tabular import RowExplanation
 from explainbench.core.workspace import Workspace
+from explainbench.data._agnostic_tables import PUBLIC
 from explainbench.data._axe_tables import SOURCES, fetch_public, import_public, load_table
 from explainbench.metrics._top_n import preset
 from explainbench.models._tabular._fitted import Layered
@@ -322,6 +325,27 @@ def test_fetching_checks_what_a_source_serves(tmp_path):
     with pytest.raises(Unavailable, match="offline, name a folder that holds the file with --from"):
         fetch_public(tmp_path / "other", sources, {"a/b.csv": digest})
     assert SOURCES.keys() < PUBLIC_FILES.keys()
+
+
+def test_the_command_imports_what_every_suite_wants(shared, root, tmp_path):
+    shutil.copy(root / "params.yaml", tmp_path / "params.yaml")
+    command = [
+        sys.executable,
+        "-m",
+        "explainbench.cli",
+        "--root",
+        tmp_path,
+        "data",
+        "public",
+        "--from",
+        shared / "data",
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    wanted = {**PUBLIC_FILES, **PUBLIC}
+    assert f"{len(wanted)} files added, {len(wanted)} of {len(wanted)} in" in said
+    for suite in ("axe", "agnostic"):
+        grid = load_suite(suite).grid(Workspace.find(tmp_path), load_params(tmp_path / "params.yaml"))
+        assert not [entry.pending for entry in grid if "public" in (entry.pending or "")]
 
 
 def test_imported_files_make_their_cells_runnable(shared, root_folder, params, tmp_path):
