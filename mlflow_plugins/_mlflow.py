@@ -296,14 +296,22 @@ def server_app(register: Callable[[Any, str], Sequence[str]], *, auth: bool = Fa
 
 
 def may_read(experiment_id: str) -> bool:
-    """Whether the user of this request, known to MLflow's basic auth, may read an experiment ("": all of them)."""
+    """Whether the user of this request, known to MLflow's basic auth, may read an experiment and its runs.
+
+    "" stands for all experiments, which administrators alone may read. Runs are a tier of their own since MLflow 3.16:
+    a grant or a refusal on them comes before that of their experiment, here as on MLflow's own pages.
+    """
     from flask import g
     from mlflow.server import auth as basic
 
     name = g.mlflow_authenticated_user
     if basic.store.get_user(name).is_admin:
         return True
-    return experiment_id != "" and basic._get_experiment_permission(experiment_id, name).can_read
+    if experiment_id == "":
+        return False
+    experiment = ("experiment", experiment_id)
+    runs = basic.Requirement("run", "*", "read", fallback_if_no_grant=(experiment,))
+    return basic.authorize(name, experiment, [basic.Requirement(*experiment, "read"), runs])
 
 
 def _at_home(location: str) -> str:

@@ -41,7 +41,8 @@ assert ARTIFACTS_DESTINATION_ENV_VAR == "_MLFLOW_SERVER_ARTIFACT_DESTINATION"
 assert _at_home("mlflow-artifacts:/1/a/artifacts") == "/kept/1/a/artifacts"
 assert _at_home("file:///x") == "file:///x"
 assert isinstance(auth.BEFORE_REQUEST_VALIDATORS, dict)
-assert callable(auth._get_experiment_permission) and callable(auth.store.get_user)
+assert callable(auth.authorize) and callable(auth.store.get_user)
+assert auth.Requirement._fields == ("resource_type", "resource_id", "action", "fallback_if_no_grant")
 assert _MLFLOW_SGI_NAME.name == "_MLFLOW_SGI_NAME"
 app = create_app()  # without uvicorn: MLflow's Flask app itself
 client = app.test_client()
@@ -130,8 +131,12 @@ def running(project, app_name: str, *options: str, **more: str) -> Iterator[str]
             try:
                 urllib.request.urlopen(f"{address}/health", timeout=5).close()
                 break
-            except (OSError, urllib.error.URLError):
+            except urllib.error.HTTPError:
+                break  # it answers: under a static prefix /health is another path
+            except OSError:
                 time.sleep(0.5)
+        else:
+            pytest.fail(log.read_text()[-3000:])
         yield address
     finally:
         os.killpg(server.pid, signal.SIGTERM)
@@ -193,9 +198,14 @@ def test_basic_auth_and_the_permissions_of_experiments(published, tmp_path):
             assert status == 200, text
         found = ask(f"{api}/experiments/get-by-name?experiment_name=explainbench-energy", user=admin)
         experiment = json.loads(found[1])["experiment"]["experiment_id"]
-        grant = {"experiment_id": experiment, "username": "alice", "permission": "READ"}
-        status, text, _ = ask(f"{api}/experiments/permissions/create", user=admin, body=grant)
-        assert status == 200, text
+
+        def grant(kind: str, which: str, permission: str) -> None:
+            body = {"username": "alice", "resource_type": kind, "resource_id": which, "permission": permission}
+            where = f"{address}/api/3.0/mlflow/users/permissions/grant"
+            status, text, _ = ask(where, user=admin, body=body)
+            assert status == 200, text
+
+        grant("experiment", experiment, "READ")
         pages = [
             "explainbench/",
             "explainbench/board?name=T1.stability.methods.lstm",
@@ -216,3 +226,7 @@ def test_basic_auth_and_the_permissions_of_experiments(published, tmp_path):
         for name in ("explainbench.css", "mlflow-link.css", "icon.svg"):
             assert ask(f"{address}/explainbench/static/{name}", user=bob)[0] == 200
             assert ask(f"{address}/explainbench/static/{name}")[0] == 401
+        assert ask(f"{address}/api/explainbench/cell?id=T1/lstm/shap", user=alice)[0] == 200
+        grant("run", "*", "DENY")  # she may see the experiment, but no runs
+        assert ask(f"{api}/runs/search", user=alice, body={"experiment_ids": [experiment]})[1].count("run_id") == 0
+        assert ask(f"{address}/api/explainbench/cell?id=T1/lstm/shap", user=alice)[0] == 403

@@ -104,8 +104,8 @@ def server(postgres):
         with log.open("w") as handle:
             command = [str(OPS / "serve.sh"), folder, str(port)]
             serving = subprocess.Popen(
-                command, env=os.environ | environment, stdout=handle, stderr=handle, start_new_session=True
-            )
+                command, cwd=folder, env=os.environ | environment, stdout=handle, stderr=handle, start_new_session=True
+            )  # outside any project: its pages show what was published
         try:
             for _ in range(600):
                 try:
@@ -151,13 +151,17 @@ def test_accounts_may_do_what_they_were_granted(project, server, tmp_path, monke
     store = open_store(uri, "explainbench-energy")
     assert store is not None
     assert len(query_board(store, "T1", "stability/value")) == 2
-    closed = {"experiment_id": store.experiment_id, "username": "stranger", "permission": "NO_PERMISSIONS"}
+    closed = {"username": "stranger", "permission": "DENY", "resource_type": "experiment"}
     requests.post(
-        f"{uri}/api/2.0/mlflow/experiments/permissions/create", json=closed, auth=admin, timeout=60
+        f"{uri}/api/3.0/mlflow/users/permissions/grant",
+        json=closed | {"resource_id": store.experiment_id},
+        auth=admin,
+        timeout=60,
     ).raise_for_status()
     log_in("stranger")
     with pytest.raises(Unavailable, match="this account may not do that here"):
         collect(project.workspace)
-    page = f"{uri}/explainbench/"
-    assert requests.get(page, timeout=60).status_code == 401
-    assert requests.get(page, timeout=60, auth=("reader", "password-of-reader")).status_code == 200
+    cell = f"{uri}/explainbench/cell?id=T1/lstm/shap"
+    assert requests.get(cell, timeout=60).status_code == 401
+    for name, status in (("reader", 200), ("writer", 200), ("stranger", 403)):
+        assert requests.get(cell, timeout=60, auth=(name, f"password-of-{name}")).status_code == status, name
