@@ -12,7 +12,7 @@ from explainbench.core.arrays import Floats, Texts
 from explainbench.core.cell import stream
 from explainbench.data._ground_truth import COLUMNS, RULES
 from explainbench.metrics.ops import Axis, optimum, optimum_of, overall
-from explainbench.metrics.xfa import PARTS, TOP, VARIANTS, scores, weighted
+from explainbench.metrics.xfa import PARTS, VARIANTS, scores, weighted
 
 DIGITS = 6
 REFERENCES = ("perfect", "empty", "everything")
@@ -132,14 +132,6 @@ def _part(group: Sequence[Scored], part: str, complexity: Mapping[str, float]) -
 
 def _rounded(value: Any) -> float:
     return round(float(value), DIGITS)
-
-
-def mean_parts(importance: Floats, truth: Floats) -> dict[str, float | None]:
-    """Means over rows of XFA's parts and variants, of explanations (n, g) and ground truths (n, g); None: undefined."""
-    found = {how: scores(importance, truth, how, top=min(TOP, truth.shape[1])) for how in VARIANTS}
-    parts = {part: found[how][which] for part, (how, which) in PARTS.items()}
-    every = parts | {how: values["xfa"] for how, values in found.items()}
-    return {name: _rounded(np.nanmean(values)) if np.isfinite(values).any() else None for name, values in every.items()}
 
 
 # The validation protocols of paper 002, section 4.

@@ -15,9 +15,22 @@ from explainbench.core.params import Params
 from explainbench.core.workspace import Workspace
 from explainbench.metrics.ops import VERSION
 from explainbench.metrics.xfa import VARIANTS
-from explainbench.stages.ground_truth_table import energy_table, planted_table, table
+from explainbench.stages.ground_truth_table import forecasts_table, table
 
 FOLDER = "ground_truth"  # in results/
+FORECASTS = (  # title, note, and whether the forecasters are planted
+    (
+        "Energy cells against the simulator's true drivers",
+        "The groups above an equal share of what drove the target are the ground truth: recovery of what drives the "
+        "data among the groups a model sees, not of the model's reasons.",
+        False,
+    ),
+    (
+        "Planted forecasters",
+        "Here the ground truth is the model's own: the exact Shapley values of a forecaster known in closed form.",
+        True,
+    ),
+)
 
 
 def write_table(workspace: Workspace, params: Params) -> dict[str, Any]:
@@ -28,8 +41,7 @@ def write_table(workspace: Workspace, params: Params) -> dict[str, Any]:
         "note": BOARDS.banner,
         "ops": VERSION,
         "suite": table(workspace, params),
-        "energy": energy_table(workspace, params),
-        "planted": planted_table(workspace, params),
+        "forecasts": forecasts_table(workspace, params),
     }
     write_json(workspace.results / FOLDER / "suite.json", document)
     write_bytes(workspace.results / FOLDER / "suite.md", markdown(document).encode())
@@ -71,23 +83,11 @@ def markdown(document: Mapping[str, Any]) -> str:
     lines += ["## Parts, OPS and Overall", "", f"OPS and Overall are {document['ops']}.", ""]
     sizes = ("features", "coverage", "ops", "ops_normalised", "overall")
     lines += _rows(document["suite"], ("model", "method"), (*parts, *sizes))
-    if document["energy"]:
-        lines += [
-            "## Energy cells against the simulator's true drivers",
-            "",
-            "The groups above an equal share of the target are the ground truth: recovery of what drives the data "
-            "among the groups a model sees, not of the model's reasons.",
-            "",
-        ]
-        lines += _rows(document["energy"], ("task", "model", "method"), (*VARIANTS, *parts))
-    if document["planted"]:
-        lines += [
-            "## Planted forecasters",
-            "",
-            "Here the ground truth is the model's own: the exact Shapley values of a forecaster known in closed form.",
-            "",
-        ]
-        lines += _rows(document["planted"], ("planted", "method"), (*VARIANTS, *parts))
+    for title, note, wanted in FORECASTS:
+        rows = [row for row in document["forecasts"] if (row["task"] == "planted") == wanted]
+        if rows:
+            lines += [f"## {title}", "", note, ""]
+            lines += _rows(rows, ("task", "model", "method"), (*VARIANTS, *parts))
     return "\n".join(lines)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 from explainbench.core.cell import Cell, CellResult
-from explainbench.core.grid import GridCell
 from explainbench.core.params import Params
 from explainbench.core.provenance import canonical_json, sha256_json, source_identity, versions
 from explainbench.core.record import CellName, CellSpec
@@ -21,15 +20,6 @@ from explainbench.store import StoredRows
 
 NUMERICAL = ("numpy", "scipy", "scikit-learn")
 SCORES = "explainbench.stages._axe_scores"  # the module whose imports are the code on a cell's path
-
-
-class Part(Protocol):
-    """Cells of one kind."""
-
-    def owns(self, params: Params, cell: Cell) -> bool: ...
-    def grid(self, workspace: Workspace, params: Params) -> Iterator[GridCell]: ...
-    def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec: ...
-    def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome: ...
 
 
 def spec_of(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -19,9 +18,9 @@ from explainbench.core.workspace import Workspace
 from explainbench.stages._axe_params import axe_params
 from explainbench.stages._axe_parts import NUMERICAL, SCORES, outcome_of
 from explainbench.stages._axe_scores import judge_stored
+from explainbench.stages._energy_cells import awaited, energy_cell, energy_folders
 from explainbench.stages.data import load_task
-from explainbench.stages.suite import Outcome, locked_cells
-from explainbench.store import CellStore, StoredCell
+from explainbench.stages.suite import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +35,14 @@ class Regression:
         """Pending where the energy cell is not in the store."""
         if axe_params(params).regression is None:
             return
-        there = _energy_cells(workspace)
+        there = energy_folders(workspace)
         for entry in energy_grid(params.suites.energy):
             if entry.runnable:
-                cell = entry.cell
-                pending = None if _name(cell) in there else "its energy cell is not scored; run `explainbench evaluate`"
-                yield GridCell(Cell("axe", cell.task, cell.model, cell.method), entry.baseline, None, pending)
+                yield GridCell(replace(entry.cell, suite="axe"), entry.baseline, pending=awaited(entry.cell, there))
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
         """The energy cell's identity and what it produced. Raises BadInput where it is not in the store."""
-        energy = _stored(workspace, cell)
+        energy = energy_cell(workspace, cell)
         spec = energy.record.spec
         return CellSpec(
             **{
@@ -64,7 +61,7 @@ class Regression:
 
     def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
         """Judge the stored explanation; Faithfulness of the energy cell stands beside."""
-        energy = _stored(workspace, cell)
+        energy = energy_cell(workspace, cell)
         windows = load_task(workspace, cell.task).windows
         arrays = energy.explanations()
         masker = Masker(Groups(arrays["labels"], tuple(energy.record.groups)))
@@ -83,27 +80,3 @@ def _neighbours(params: Params) -> int:
     if part is None:
         raise BadInput("params.yaml has no block suites.axe.regression.")
     return part.k
-
-
-def _name(cell: Cell) -> str:
-    return f"energy.{cell.task}.{cell.model}.{cell.method}"
-
-
-def _energy_cells(workspace: Workspace) -> dict[str, Path]:
-    """{folder name without the id: folder} of the stored energy cells; the locked one where there are several."""
-    locked = {cell_id[:16] for cell_id in locked_cells(workspace)["energy"]}
-    found: dict[str, Path] = {}
-    for folder in CellStore(workspace.cells).folders():
-        name, cell_id = folder.name.rsplit(".", 1)
-        if name.startswith("energy.") and (name not in found or cell_id in locked):
-            found[name] = folder
-    return found
-
-
-def _stored(workspace: Workspace, cell: Cell) -> StoredCell:
-    folder = _energy_cells(workspace).get(_name(cell))
-    if folder is None:
-        raise BadInput(
-            f"energy cell {cell.task}/{cell.model}/{cell.method} is not scored; run `explainbench evaluate`."
-        )
-    return CellStore(workspace.cells).read(folder)

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from explainbench.core.errors import BadInput
 from explainbench.core.params import Block, Params
+from explainbench.core.registry import METHODS
 from explainbench.data._ground_truth import PUBLISHED, ROWS, name_of, rules_of
 from explainbench.metrics.ops import overall
 from explainbench.metrics.xfa import TOP, VariantName
@@ -31,13 +32,29 @@ class OverallParams(Block):
         return self.xfa, self.ops
 
 
+class ForecastsParams(Block):
+    """The forecasting counterpart. task: whose windows planted forecasters get; methods: that explain these."""
+
+    task: str
+    methods: list[str]
+
+    @field_validator("methods")
+    @classmethod
+    def _known(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in METHODS.names():
+                raise ValueError(f"{name!r} is no method; see `explainbench list methods`")
+        return names
+
+
 class GroundTruthParams(Block):
     """The grid: datasets x models x (methods + baselines).
 
     datasets: names of combinations, the paper's 11 by default; rows: of a dataset; test_share: of its rows; explained:
     test rows that every method explains, as many from each rule; runs: explanations per row of a stochastic method;
     naming: which columns a vector names where the method does not say; top: K of xfa_code_v1; weights: {dataset:
-    complexity}, instead of the paper's ranks; options: {model or method: its options}.
+    complexity}, instead of the paper's ranks; options: {model or method: its options}; forecasts: energy cells and
+    planted forecasters too.
     """
 
     datasets: list[str] = Field(default=[name_of(rules) for rules in PUBLISHED])
@@ -53,6 +70,7 @@ class GroundTruthParams(Block):
     overall: OverallParams = OverallParams()
     weights: dict[str, float] = Field(default={})
     options: dict[str, dict[str, Any]] = Field(default={})
+    forecasts: ForecastsParams | None = None
 
     @field_validator("datasets")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from explainbench.core.cell import Cell
-from explainbench.core.errors import BadInput, Corrupt
+from explainbench.core.errors import Corrupt
 from explainbench.core.grid import GridCell, energy_grid
 from explainbench.core.masking import Groups
 from explainbench.core.params import Params
@@ -24,12 +24,13 @@ from explainbench.core.workspace import Workspace
 from explainbench.data._agnostic_tables import load_table, table, table_digest
 from explainbench.metrics.eamex import DEFINITIONS
 from explainbench.stages._agnostic_params import AgnosticParams, agnostic_params
+from explainbench.stages._energy_cells import awaited, energy_cell, energy_folders
 from explainbench.stages.agnostic_cell import METHOD, Judged, judge_explanations, judge_forecaster, judge_table
 from explainbench.stages.cell import build_bench, options
 from explainbench.stages.data import load_task, training_split
 from explainbench.stages.fit import load_forecaster, model_identity
-from explainbench.stages.suite import Outcome, Suite, locked_cells
-from explainbench.store import CellStore, Rows, StoredCell, first_problem
+from explainbench.stages.suite import Outcome, Suite
+from explainbench.store import Rows, StoredCell, first_problem
 
 NAME = "agnostic"
 LIBRARIES = {"numpy", "scipy", "scikit-learn"}
@@ -56,15 +57,11 @@ class Agnostic:
                 cut = (workspace.windows / f"{task}.json").is_file()
                 missing = None if fitted and cut else "the model is not fitted; run `explainbench fit` first"
                 cells.append(GridCell(Cell(NAME, task, model, METHOD), False, pending=missing))
-        there = _energy_cells(workspace)
+        there = energy_folders(workspace)
         for entry in energy_grid(params.suites.energy):
             if entry.baseline or entry.obstacle is not None:
                 continue
-            cell = Cell(NAME, entry.cell.task, entry.cell.model, entry.cell.method)
-            missing = (
-                None if entry.cell in there else f"{entry.cell} is not evaluated; run `explainbench evaluate` first"
-            )
-            cells.append(GridCell(cell, False, pending=missing))
+            cells.append(GridCell(replace(entry.cell, suite=NAME), False, pending=awaited(entry.cell, there)))
         return tuple(cells)
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
@@ -78,7 +75,7 @@ class Agnostic:
         """Compute the cell. Raises BadInput, Corrupt, NotApplicable."""
         block = agnostic_params(params)
         if cell.method != METHOD:
-            stored = _source(workspace, cell)
+            stored = energy_cell(workspace, cell)
             problem = first_problem(stored)
             if problem is not None:
                 raise Corrupt(f"{problem}; evaluate the energy suite again.")
@@ -149,7 +146,7 @@ def _forecaster_spec(workspace: Workspace, params: Params, block: AgnosticParams
 
 
 def _explanations_spec(workspace: Workspace, params: Params, block: AgnosticParams, cell: Cell) -> CellSpec:
-    stored = _source(workspace, cell)
+    stored = energy_cell(workspace, cell)
     spec = stored.record.spec
     return _spec(
         params, block, cell,
@@ -221,25 +218,6 @@ def _outcome(params: Params, cell: Cell, judged: Judged) -> Outcome:
         {"rows_left_out": float(judged.left_out)},
         judged.model_seconds,
     )
-
-
-def _energy_cells(workspace: Workspace) -> dict[Cell, Path]:
-    """The cells of the energy suite that the lock and the store hold."""
-    locked = {cell_id[:16] for cell_id in locked_cells(workspace)["energy"]}
-    found: dict[Cell, Path] = {}
-    for folder in CellStore(workspace.cells).folders():
-        suite, *rest = folder.name.split(".")
-        if suite == "energy" and len(rest) == 4 and rest[3] in locked:
-            found[Cell(suite, *rest[:3])] = folder
-    return found
-
-
-def _source(workspace: Workspace, cell: Cell) -> StoredCell:
-    wanted = Cell("energy", cell.task, cell.model, cell.method)
-    folder = _energy_cells(workspace).get(wanted)
-    if folder is None:
-        raise BadInput(f"{wanted} is not evaluated; run `explainbench evaluate` first.")
-    return CellStore(workspace.cells).read(folder)
 
 
 def _every_group(params: Params, task: str, windows: Windows) -> Groups:

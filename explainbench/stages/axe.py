@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from explainbench.core.cell import Cell
-from explainbench.core.errors import BadInput
 from explainbench.core.grid import GridCell
 from explainbench.core.params import Params
 from explainbench.core.record import CellSpec
@@ -19,9 +18,8 @@ from explainbench.data._axe_tables import PUBLIC
 from explainbench.models._openxai_networks import SHA256 as NETWORKS
 from explainbench.stages._axe_attacks import TABLE2, ForecastAttack, Table2
 from explainbench.stages._axe_comparison import Comparison
-from explainbench.stages._axe_parts import Part
 from explainbench.stages._axe_regression import Regression
-from explainbench.stages.suite import Outcome, Suite
+from explainbench.stages.suite import Outcome, Part, Suite, part_of
 from explainbench.store import StoredCell
 
 PARTS: tuple[Part, ...] = (Comparison(), Table2(), ForecastAttack(), Regression())
@@ -38,11 +36,11 @@ class Axe:
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
         """The cell's part says. Raises BadInput."""
-        return _part(params, cell).spec(workspace, params, cell)
+        return part_of(PARTS, params, cell).spec(workspace, params, cell)
 
     def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
         """The cell's part says."""
-        return _part(params, cell).score(workspace, params, cell)
+        return part_of(PARTS, params, cell).score(workspace, params, cell)
 
     def order(self, params: Params, cells: Sequence[Cell]) -> list[Cell]:
         """Attacks first, which grow forests; then grouped by (table, model), so that a model is fitted once."""
@@ -53,10 +51,3 @@ class Axe:
 
 
 SUITE: Suite = Axe()
-
-
-def _part(params: Params, cell: Cell) -> Part:
-    for part in PARTS:
-        if part.owns(params, cell):
-            return part
-    raise BadInput(f"{cell} is no cell of the AXE suite of params.yaml.")

@@ -15,10 +15,11 @@ from explainbench.core.record import CellName, CellSpec
 from explainbench.core.tabular import TABULAR_METHODS, TABULAR_MODELS
 from explainbench.core.workspace import Workspace
 from explainbench.data._ground_truth import COLUMNS
+from explainbench.stages._ground_truth_forecasts import Drivers, PlantedForecasters
 from explainbench.stages._ground_truth_params import GroundTruthParams, ground_truth_params
 from explainbench.stages._ground_truth_scores import Question, Rules, judge
 from explainbench.stages.ground_truth_data import Split, card_of, load_split
-from explainbench.stages.suite import Outcome, Suite
+from explainbench.stages.suite import Outcome, Part, Suite, part_of
 from explainbench.store import Rows, StoredCell
 
 ORACLE = "oracle"  # the ground truth itself, as an explanation
@@ -31,8 +32,12 @@ OFFERS = {"HasLayers": lambda card: card.input_differentiable, "HasTrees": lambd
 
 
 @dataclass(frozen=True, slots=True)
-class GroundTruthSuite:
+class Datasets:
     """datasets x models x (methods + baselines); models are fitted again from their seed where they are needed."""
+
+    def owns(self, params: Params, cell: Cell) -> bool:
+        """Whether the task is a dataset of the block."""
+        return cell.task in ground_truth_params(params).datasets
 
     def grid(self, workspace: Workspace, params: Params) -> tuple[GridCell, ...]:
         """Every pair but those whose method needs what the model does not offer."""
@@ -115,10 +120,30 @@ class GroundTruthSuite:
             model_seconds=judged.model_seconds,
         )
 
+
+PARTS: tuple[Part, ...] = (Datasets(), PlantedForecasters(), Drivers())
+
+
+@dataclass(frozen=True, slots=True)
+class GroundTruthSuite:
+    """The suite: tables with known rules, planted forecasters, and the energy cells against the simulator's drivers."""
+
+    def grid(self, workspace: Workspace, params: Params) -> tuple[GridCell, ...]:
+        """Every part's cells."""
+        return tuple(entry for part in PARTS for entry in part.grid(workspace, params))
+
+    def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
+        """The cell's part says. Raises BadInput."""
+        return part_of(PARTS, params, cell).spec(workspace, params, cell)
+
+    def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
+        """The cell's part says."""
+        return part_of(PARTS, params, cell).score(workspace, params, cell)
+
     def order(self, params: Params, cells: Sequence[Cell]) -> list[Cell]:
         """Grouped by (dataset, model), so that a model is fitted once; the expensive methods first."""
         place = {name: at for at, name in enumerate(ground_truth_params(params).datasets)}
-        return sorted(cells, key=lambda cell: (place.get(cell.task, 0), cell.model, -_cost(cell.method), cell.method))
+        return sorted(cells, key=lambda cell: (place.get(cell.task, 0), cell.model, -_cost(cell), cell.method))
 
     def draw(self, stored: StoredCell) -> None:
         """This suite draws nothing per cell: its figures are of the whole suite."""
@@ -136,8 +161,9 @@ def _obstacle(model: str, method: str) -> str | None:
     return None
 
 
-def _cost(method: str) -> int:
-    return 0 if method == ORACLE else WEIGHT[TABULAR_METHODS.card(method).cost]
+def _cost(cell: Cell) -> int:
+    known = cell.method in TABULAR_METHODS.names()  # other methods are of forecasters, and cost nothing here
+    return WEIGHT[TABULAR_METHODS.card(cell.method).cost] if known else 0
 
 
 def _runs(block: GroundTruthParams, method: str) -> int:

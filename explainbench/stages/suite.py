@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -63,6 +63,34 @@ class Suite(Protocol):
     def draw(self, stored: StoredCell) -> None:
         """Draw the cell's pictures into its folder `figures`, if the suite has any."""
         ...
+
+
+class Part(Protocol):
+    """Cells of one kind, of a suite that has several: see `part_of`."""
+
+    def owns(self, params: Params, cell: Cell) -> bool:
+        """Whether the cell is of this kind."""
+        ...
+
+    def grid(self, workspace: Workspace, params: Params) -> Iterable[GridCell]:
+        """Its cells, as `Suite.grid` lists them."""
+        ...
+
+    def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
+        """As `Suite.spec`."""
+        ...
+
+    def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
+        """As `Suite.score`."""
+        ...
+
+
+def part_of(parts: Iterable[Part], params: Params, cell: Cell) -> Part:
+    """The part whose cell it is. Raises BadInput where it is nobody's."""
+    for part in parts:
+        if part.owns(params, cell):
+            return part
+    raise BadInput(f"{cell} is no cell of the suite {cell.suite} of params.yaml.")
 
 
 def load_suite(name: str) -> Suite:

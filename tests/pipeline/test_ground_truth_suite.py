@@ -13,9 +13,10 @@ from explainbench.core.workspace import Workspace
 from explainbench.metrics.xfa import VARIANTS
 from explainbench.stages import ground_truth_data
 from explainbench.stages._ground_truth_params import ground_truth_params
+from explainbench.stages._planted import PLANTED
 from explainbench.stages.evaluate import evaluate
 from explainbench.stages.ground_truth import SUITE
-from explainbench.stages.ground_truth_table import table
+from explainbench.stages.ground_truth_table import forecasts_table, table
 from explainbench.store import CellStore
 
 BLOCK = {
@@ -191,3 +192,71 @@ def test_params_of_the_project_are_valid(root):
         block = ground_truth_params(load_params(root / "params.yaml", profile))
         assert set(block.datasets) <= set(block.complexity())
     assert raw["suites"]["ground_truth"]["models"][0] == "random_forest"
+
+
+# Forecasts whose drivers are known
+
+
+@pytest.fixture(scope="module")
+def driven(project, finished, tmp_path_factory):
+    """The tiny project's energy cells against the simulator's drivers, and planted forecasters; all evaluated."""
+    import shutil
+
+    forecasts = {"task": "T1", "methods": ["perturbation", "random"]}
+    params = changed(
+        project.params, datasets=["rr-1-3"], models=["logistic_regression"], methods=[], forecasts=forecasts
+    )
+    workspace = project.output(tmp_path_factory.mktemp("driven") / "out")
+    shutil.copytree(finished.cells, workspace.cells)
+    shutil.copy(finished.lock, workspace.lock)
+    shutil.copytree(finished.results, workspace.results, dirs_exist_ok=True)
+    ground_truth_data.generate_all(workspace, params)
+    summary = evaluate(workspace, params, 1, lambda plan: None, lambda done: None, "ground_truth")
+    assert not summary.failed
+    return workspace, params
+
+
+def test_energy_cells_are_scored_against_the_true_drivers(driven):
+    workspace, params = driven
+    energy = {item.cell: item for item in CellStore(workspace.cells) if item.cell.suite == "energy"}
+    mine = [item for item in CellStore(workspace.cells) if item.cell.task == "T1" and item.cell.suite == "ground_truth"]
+    assert {Cell("energy", item.cell.task, item.cell.model, item.cell.method) for item in mine} == {
+        cell for cell in energy if cell.task == "T1"
+    }
+    for item in mine:
+        source = energy[Cell("energy", "T1", item.cell.model, item.cell.method)]
+        assert item.record.spec.parameters["task"]["result_digest"] == source.record.result_digest
+        assert item.record.scores["xfa_text_perfect"].raw == pytest.approx(100.0)
+    assert SUITE.spec(workspace, params, mine[0].cell) == mine[0].record.spec
+    rows = forecasts_table(workspace, params)
+    assert {row["task"] for row in rows} >= {"T1", "planted"}
+
+
+def test_planted_forecasters_are_recovered_better_than_by_chance(driven):
+    workspace, params = driven
+    rows = {
+        (row["model"], row["method"]): row for row in forecasts_table(workspace, params) if row["task"] == "planted"
+    }
+    assert {model for model, _ in rows} == set(PLANTED)
+    for model in PLANTED:
+        assert rows[model, "perturbation"]["xfa_v2"] > rows[model, "random"]["xfa_v2"]
+    stored = next(
+        item
+        for item in CellStore(workspace.cells)
+        if item.cell.method == "perturbation" and item.cell.task == "planted"
+    )
+    assert stored.record.evaluations_per_explanation > 0
+    again = SUITE.score(workspace, params, stored.cell)
+    assert np.array_equal(again.arrays["importance"], stored.explanations()["importance"])
+
+
+def test_without_energy_cells_or_windows_they_are_pending(project, tmp_path):
+    params = changed(project.params, forecasts={"task": "T1", "methods": ["random"]})
+    grid = [cell for cell in SUITE.grid(Workspace(tmp_path, tmp_path), params) if not cell.cell.task.startswith("rr")]
+    assert grid
+    assert all(entry.pending and "run `explainbench" in entry.pending for entry in grid)
+
+
+def test_methods_of_planted_forecasters_must_exist(params):
+    with pytest.raises(BadInput, match="'nope' is no method"):
+        ground_truth_params(changed(params, forecasts={"task": "T1", "methods": ["nope"]}))

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from explainbench.analysis.ground_truth import Averaging, Scored, mean_parts, suite_table
-from explainbench.core.errors import BadInput
+from explainbench.analysis.ground_truth import Averaging, Scored, suite_table
+from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.metrics.xfa import PARTS, VARIANTS, drivers
 from explainbench.report.ground_truth import draw_validation, markdown
+from explainbench.stages._ground_truth_groups import judge_groups
 
 N = 8
 
@@ -62,18 +63,35 @@ def test_windows_are_scored_by_the_groups_that_drive_them():
     shares = np.array([[0.6, 0.3, 0.05, 0.05], [0.1, 0.1, 0.1, 0.7]])
     truth = drivers(shares)
     assert (truth > 0).tolist() == [[True, True, False, False], [False, False, False, True]]
-    assert mean_parts(truth, truth)["xfa_text"] == 100.0
-    assert mean_parts(truth[:, ::-1], truth)["completeness"] == 0.0
-    assert mean_parts(truth[1:], truth[1:])["rank_order"] is None
+    right = judge_groups(truth, shares)
+    assert right["xfa_text"].raw.tolist() == pytest.approx([100.0, 100.0])
+    assert right["xfa_text_perfect"].raw.tolist() == [100.0]
+    assert right["rank_order"].raw.tolist() == pytest.approx([1.0, np.nan], nan_ok=True)  # one driver has no order
+    assert judge_groups(truth[:, ::-1], shares)["completeness"].raw.tolist() == [0.0, 0.0]
+
+
+def test_windows_without_a_driver_or_an_explanation_are_left_out():
+    shares = np.array([[0.6, 0.4, 0.0], [0.0, 0.0, 0.0], [0.5, 0.4, 0.1]])
+    importance = np.array([[1.0, 0.8, 0.0], [1.0, 0.5, 0.0], [np.nan, np.nan, np.nan]])
+    found = judge_groups(importance, shares)["xfa_v2"].raw.tolist()
+    assert found == pytest.approx([100.0, np.nan, np.nan], nan_ok=True)
+    with pytest.raises(NotApplicable, match="in no explained window does a group act"):
+        judge_groups(importance[1:], shares[1:])
+    # what rounding left of a zero is no driver and names nothing
+    rounded = judge_groups(np.array([[1.0, 1e-9, 0.0]]), np.array([[1.0, -1e-12, 0.0]]))
+    assert rounded["xfa_text"].raw.tolist() == pytest.approx([100.0])
 
 
 def test_the_document_reads_as_markdown():
     rows = suite_table([scored("a", 90, 0.9)], averaging(a=1.0))
-    parts = mean_parts(np.eye(3), np.eye(3))
+    parts = {name: score.raw.mean() for name, score in judge_groups(np.eye(3), np.eye(3)).items()}
+    parts["rank_order"] = None  # a single driver has no order
     document = {
         "note": "note", "ops": "reconstructed-v1", "suite": rows,
-        "energy": [{"task": "T1", "model": "lstm", "method": "shap"} | parts],
-        "planted": [{"planted": "linear_ar", "method": "shap"} | parts],
+        "forecasts": [
+            {"task": "T1", "model": "lstm", "method": "shap"} | parts,
+            {"task": "planted", "model": "linear_ar", "method": "shap"} | parts,
+        ],
     }  # fmt: skip
     text = markdown(document)
     assert "| rf | m | 90.00 | 90.00 to 90.00 | 90.00 | 50.00 | 50.00 | 50.00 | 0.900 | all |" in text
