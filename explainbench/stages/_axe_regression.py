@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,13 +12,12 @@ from explainbench.core.errors import BadInput
 from explainbench.core.grid import GridCell, energy_grid
 from explainbench.core.masking import Groups, Masker
 from explainbench.core.params import Params
-from explainbench.core.provenance import source_identity, versions
-from explainbench.core.record import CellName, CellSpec
+from explainbench.core.record import CellSpec
 from explainbench.core.workspace import Workspace
 from explainbench.stages._axe_params import axe_params
 from explainbench.stages._axe_parts import NUMERICAL, SCORES, outcome_of
 from explainbench.stages._axe_scores import judge_stored
-from explainbench.stages._energy_cells import awaited, energy_cell, energy_folders
+from explainbench.stages._energy_cells import awaited, energy_cell, energy_folders, spec_about
 from explainbench.stages.data import load_task
 from explainbench.stages.suite import Outcome
 
@@ -42,22 +41,8 @@ class Regression:
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
         """The energy cell's identity and what it produced. Raises BadInput where it is not in the store."""
-        energy = energy_cell(workspace, cell)
-        spec = energy.record.spec
-        return CellSpec(
-            **{
-                **spec.model_dump(),
-                "protocol": params.protocol,
-                "cell": CellName(**asdict(cell)),
-                "seed": params.seed,
-                "parameters": {
-                    "task": {"energy_cell": str(energy.cell), "result_digest": energy.record.result_digest},
-                    "metrics": {"axe_regression": {"k": _neighbours(params)}, "faithfulness": {}},
-                },
-                "sources": source_identity([SCORES]),
-                "libraries": versions(NUMERICAL),
-            }
-        )
+        metrics = {"axe_regression": {"k": _neighbours(params)}, "faithfulness": {}}
+        return spec_about(energy_cell(workspace, cell), params, cell, metrics, SCORES, NUMERICAL)
 
     def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
         """Judge the stored explanation; Faithfulness of the energy cell stands beside."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput
+from explainbench.core.params import Params
+from explainbench.core.provenance import source_identity, versions
+from explainbench.core.record import CellName, CellSpec
 from explainbench.core.workspace import Workspace
 from explainbench.stages.suite import locked_cells
 from explainbench.store import CellStore, StoredCell
@@ -41,3 +46,27 @@ def energy_cell(workspace: Workspace, cell: Cell) -> StoredCell:
     if folder is None:
         raise BadInput(f"{wanted} is not evaluated; run `explainbench evaluate` first.")
     return CellStore(workspace.cells).read(folder)
+
+
+def spec_about(
+    energy: StoredCell, params: Params, cell: Cell, metrics: Mapping[str, Any], module: str, libraries: Iterable[str]
+) -> CellSpec:
+    """The identity of a cell that judges stored explanations: what they are and what they were made of.
+
+    module: whose imports are the code on the cell's path.
+    """
+    spec = energy.record.spec
+    return CellSpec(
+        **{
+            **spec.model_dump(),
+            "protocol": params.protocol,
+            "cell": CellName(**asdict(cell)),
+            "seed": params.seed,
+            "parameters": {
+                "task": {"energy_cell": str(energy.cell), "result_digest": energy.record.result_digest},
+                "metrics": metrics,
+            },
+            "sources": source_identity([module]),
+            "libraries": versions(libraries),
+        }
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from explainbench.core.record import CellName, CellSpec
 from explainbench.core.registry import METHODS
 from explainbench.core.windows import Windows
 from explainbench.core.workspace import Workspace
-from explainbench.stages._energy_cells import awaited, energy_cell, energy_folders
+from explainbench.stages._energy_cells import awaited, energy_cell, energy_folders, spec_about
 from explainbench.stages._ground_truth_groups import judge_groups
 from explainbench.stages._ground_truth_params import ForecastsParams, ground_truth_params
 from explainbench.stages._planted import PLANTED, Planted, plant
@@ -31,6 +31,7 @@ from explainbench.stages.suite import Outcome
 SUITE = "ground_truth"
 PLANTED_TASK = "planted"
 GROUPS = "explainbench.stages._ground_truth_groups"  # the module whose imports are the code on a cell's path
+NUMERICAL = ("numpy", "scipy", "scikit-learn")
 METRICS: Mapping[str, Any] = {"xfa_text": {}, "xfa_code_v1": {}, "xfa_v2": {}}
 RULE = "numpy SeedSequence(seed, spawn_key = SHA-256 words of the names joined by unit separators)"
 
@@ -55,27 +56,11 @@ class Drivers:
             if entry.runnable:
                 pending = awaited(entry.cell, there)
                 obstacle = None if pending else _unknown(workspace, entry.cell.task)
-                cell = Cell(SUITE, entry.cell.task, entry.cell.model, entry.cell.method)
-                yield GridCell(cell, entry.baseline, obstacle, pending)
+                yield GridCell(replace(entry.cell, suite=SUITE), entry.baseline, obstacle, pending)
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
         """The energy cell's identity and what it produced. Raises BadInput where it is not in the store."""
-        energy = energy_cell(workspace, cell)
-        spec = energy.record.spec
-        return CellSpec(
-            **{
-                **spec.model_dump(),
-                "protocol": params.protocol,
-                "cell": CellName(**asdict(cell)),
-                "seed": params.seed,
-                "parameters": {
-                    "task": {"energy_cell": str(energy.cell), "result_digest": energy.record.result_digest},
-                    "metrics": METRICS,
-                },
-                "sources": source_identity([GROUPS]),
-                "libraries": versions({"numpy", "scipy", "scikit-learn"}),
-            }
-        )
+        return spec_about(energy_cell(workspace, cell), params, cell, METRICS, GROUPS, NUMERICAL)
 
     def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
         """Judge the stored explanation. Raises BadInput where the windows are not those it was made on."""
@@ -135,7 +120,7 @@ class PlantedForecasters:
             weights_source="planted",
             method_card=_plain(asdict(card)),
             sources=source_identity([GROUPS, "explainbench.stages._planted", METHODS.module(cell.method)]),
-            libraries=versions({"numpy", "scipy", "scikit-learn", "torch", *card.libraries}),
+            libraries=versions({*NUMERICAL, "torch", *card.libraries}),
         )
 
     def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:

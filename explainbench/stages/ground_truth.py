@@ -1,8 +1,10 @@
-"""The ground-truth suite: explanations against the columns that made each row's label (paper 002)."""
+"""The ground-truth suite: explanations against the columns that made each row's label (paper 002).
+
+Tables with known rules, planted forecasters, and the energy cells against the simulator's drivers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,8 +21,8 @@ from explainbench.stages._ground_truth_forecasts import Drivers, PlantedForecast
 from explainbench.stages._ground_truth_params import GroundTruthParams, ground_truth_params
 from explainbench.stages._ground_truth_scores import Question, Rules, judge
 from explainbench.stages.ground_truth_data import Split, card_of, load_split
-from explainbench.stages.suite import Outcome, Part, Suite, part_of
-from explainbench.store import Rows, StoredCell
+from explainbench.stages.suite import Composed, Outcome, Part, Suite
+from explainbench.store import Rows
 
 ORACLE = "oracle"  # the ground truth itself, as an explanation
 ORACLE_CARD = {
@@ -124,32 +126,14 @@ class Datasets:
 PARTS: tuple[Part, ...] = (Datasets(), PlantedForecasters(), Drivers())
 
 
-@dataclass(frozen=True, slots=True)
-class GroundTruthSuite:
-    """The suite: tables with known rules, planted forecasters, and the energy cells against the simulator's drivers."""
-
-    def grid(self, workspace: Workspace, params: Params) -> tuple[GridCell, ...]:
-        """Every part's cells."""
-        return tuple(entry for part in PARTS for entry in part.grid(workspace, params))
-
-    def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
-        """The cell's part says. Raises BadInput."""
-        return part_of(PARTS, params, cell).spec(workspace, params, cell)
-
-    def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
-        """The cell's part says."""
-        return part_of(PARTS, params, cell).score(workspace, params, cell)
-
-    def order(self, params: Params, cells: Sequence[Cell]) -> list[Cell]:
-        """Grouped by (dataset, model), so that a model is fitted once; the expensive methods first."""
-        place = {name: at for at, name in enumerate(ground_truth_params(params).datasets)}
-        return sorted(cells, key=lambda cell: (place.get(cell.task, 0), cell.model, -_cost(cell), cell.method))
-
-    def draw(self, stored: StoredCell) -> None:
-        """This suite draws nothing per cell: its figures are of the whole suite."""
+def _place(params: Params, cell: Cell) -> tuple[int, str, int, str]:
+    """Grouped by (dataset, model), so that a model is fitted once; the expensive methods first."""
+    datasets = ground_truth_params(params).datasets
+    place = datasets.index(cell.task) if cell.task in datasets else len(datasets)
+    return place, cell.model, -_cost(cell), cell.method
 
 
-SUITE: Suite = GroundTruthSuite()
+SUITE: Suite = Composed(PARTS, _place)
 
 
 def _obstacle(model: str, method: str) -> str | None:

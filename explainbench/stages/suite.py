@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -66,7 +66,7 @@ class Suite(Protocol):
 
 
 class Part(Protocol):
-    """Cells of one kind, of a suite that has several: see `part_of`."""
+    """Cells of one kind, of a suite that has several: see `Composed`."""
 
     def owns(self, params: Params, cell: Cell) -> bool:
         """Whether the cell is of this kind."""
@@ -85,12 +85,40 @@ class Part(Protocol):
         ...
 
 
-def part_of(parts: Iterable[Part], params: Params, cell: Cell) -> Part:
-    """The part whose cell it is. Raises BadInput where it is nobody's."""
-    for part in parts:
-        if part.owns(params, cell):
-            return part
-    raise BadInput(f"{cell} is no cell of the suite {cell.suite} of params.yaml.")
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A suite whose cells are of several kinds: each part lists, identifies and scores its own; it draws nothing.
+
+    place: what the cells are sorted by, so that they are best computed in that order.
+    """
+
+    parts: tuple[Part, ...]
+    place: Callable[[Params, Cell], Any]
+
+    def grid(self, workspace: Workspace, params: Params) -> tuple[GridCell, ...]:
+        """Every part's cells."""
+        return tuple(entry for part in self.parts for entry in part.grid(workspace, params))
+
+    def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
+        """As the cell's part says. Raises BadInput."""
+        return self._part(params, cell).spec(workspace, params, cell)
+
+    def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
+        """As the cell's part says."""
+        return self._part(params, cell).score(workspace, params, cell)
+
+    def order(self, params: Params, cells: Sequence[Cell]) -> list[Cell]:
+        """By place."""
+        return sorted(cells, key=lambda cell: self.place(params, cell))
+
+    def draw(self, stored: StoredCell) -> None:
+        """No pictures of a cell."""
+
+    def _part(self, params: Params, cell: Cell) -> Part:
+        for part in self.parts:
+            if part.owns(params, cell):
+                return part
+        raise BadInput(f"{cell} is no cell of the suite {cell.suite} of params.yaml.")
 
 
 def load_suite(name: str) -> Suite:
