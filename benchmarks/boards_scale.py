@@ -85,7 +85,7 @@ def fill(store: Store, runs: int) -> None:
     import sqlalchemy as sa
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
 
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng([7, runs])  # stores of two sizes in one database share no run id
     tables = {"runs": SqlRun, "tags": SqlTag, "params": SqlParam, "metrics": SqlMetric, "latest": SqlLatestMetric}
     sqlite = store.uri.startswith("sqlite")
     with store.client._tracking_client.store.engine.begin() as connection:

@@ -84,6 +84,22 @@ def rows(
         last = page[-1][0]
 
 
+def relax(engine: Any) -> None:
+    """Let a SQLite engine that writes wait for the disk at checkpoints, not at each of a run's ten commits.
+
+    In WAL mode the file stays whole whatever happens; a power cut may cost the last runs, which publishing again brings.
+    """
+    import sqlalchemy as sa
+
+    if not sa.event.contains(engine, "connect", _at_checkpoints):
+        sa.event.listen(engine, "connect", _at_checkpoints)
+        engine.dispose()  # connections from before that
+
+
+def _at_checkpoints(connection: sqlite3.Connection, _: object) -> None:
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
 def postgres_version(backend: Any) -> str:
     """Which transactions a reader of PostgreSQL sees now: two equal answers mean equal data."""
     import sqlalchemy as sa

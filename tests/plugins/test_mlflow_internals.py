@@ -47,6 +47,7 @@ def test_the_tables_that_boards_are_read_from(mlflow, empty_store):
         assert hasattr(backend, name), UPGRADE
 
 
+@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning")  # MLflow's own, on import
 def test_the_plugins_are_found_under_mlflows_own_names(mlflow):
     from mlflow.data.dataset_source_registry import _dataset_source_registry
     from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry

@@ -249,6 +249,10 @@ def test_store_is_in_wal_mode_and_analysed_with_a_saved_view(project, cells):
     assert connection.execute("SELECT count(*) FROM sqlite_stat1 WHERE tbl = 'runs'").fetchone()[0] > 0
     rows = dict(connection.execute("SELECT key, value FROM experiment_tags").fetchall())
     connection.close()
+    store = open_store(project.workspace.tracking_uri, "explainbench-energy")
+    assert store is not None
+    with store._backend.engine.connect() as writer:  # waits for the disk at checkpoints only
+        assert writer.exec_driver_sql("PRAGMA synchronous").scalar_one() == 1
     assert rows["mlflow.experimentKind"] == "custom_model_development"
     assert rows["mlflow.note.content"].startswith("# ExplainBench")
     state = json.loads(rows["mlflow.sharedViewState.explainbench"])["state"]
