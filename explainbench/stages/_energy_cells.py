@@ -13,8 +13,7 @@ from explainbench.core.params import Params
 from explainbench.core.provenance import source_identity, versions
 from explainbench.core.record import CellName, CellSpec
 from explainbench.core.workspace import Workspace
-from explainbench.stages.suite import locked_cells
-from explainbench.store import CellStore, StoredCell
+from explainbench.store import CellStore, StoredCell, read_lock
 
 
 def energy_name(cell: Cell) -> Cell:
@@ -24,13 +23,7 @@ def energy_name(cell: Cell) -> Cell:
 
 def energy_folders(workspace: Workspace) -> dict[Cell, Path]:
     """The cells of the energy suite that the lock and the store hold."""
-    locked = {cell_id[:16] for cell_id in locked_cells(workspace)["energy"]}
-    found: dict[Cell, Path] = {}
-    for folder in CellStore(workspace.cells).folders():
-        suite, *rest = folder.name.split(".")
-        if suite == "energy" and len(rest) == 4 and rest[3] in locked:
-            found[Cell(suite, *rest[:3])] = folder
-    return found
+    return _locked_folders(workspace, "energy.*")
 
 
 def awaited(cell: Cell, there: dict[Cell, Path]) -> str | None:
@@ -42,10 +35,20 @@ def awaited(cell: Cell, there: dict[Cell, Path]) -> str | None:
 def energy_cell(workspace: Workspace, cell: Cell) -> StoredCell:
     """The stored energy cell that a cell is about. Raises BadInput where there is none."""
     wanted = energy_name(cell)
-    folder = energy_folders(workspace).get(wanted)
+    folder = _locked_folders(workspace, f"{str(wanted).replace('/', '.')}.*").get(wanted)
     if folder is None:
         raise BadInput(f"{wanted} is not evaluated; run `explainbench evaluate` first.")
     return CellStore(workspace.cells).read(folder)
+
+
+def _locked_folders(workspace: Workspace, pattern: str) -> dict[Cell, Path]:
+    locked = {cell_id[:16] for cell_id in read_lock(workspace.lock)}
+    found: dict[Cell, Path] = {}
+    for folder in workspace.cells.glob(pattern):
+        *name, cell_id = folder.name.split(".")
+        if len(name) == 4 and cell_id in locked:
+            found[Cell(*name)] = folder
+    return found
 
 
 def spec_about(

@@ -82,20 +82,20 @@ class PlantedForecasters:
         return cell.task == PLANTED_TASK
 
     def grid(self, workspace: Workspace, params: Params) -> Iterator[GridCell]:
-        """Pending before the windows are cut; impossible where the dataset lacks a channel that one needs."""
+        """Pending before the windows are cut; impossible where the dataset lacks a channel that one needs.
+
+        Raises BadInput for an unknown method.
+        """
         block = ground_truth_params(params).forecasts
         if block is None:
             return
         cut = (workspace.windows / f"{block.task}.json").is_file()
+        pending = None if cut else f"the windows of {block.task} are not cut; run `explainbench data windows` first"
         for name in PLANTED:
+            obstacle = _lacks(workspace, params, name) if cut else None
             for method in block.methods:
-                obstacle = _lacks(workspace, params, name) if cut else None
-                yield GridCell(
-                    Cell(SUITE, PLANTED_TASK, name, method),
-                    METHODS.card(method).category == "baseline",
-                    obstacle,
-                    None if cut else f"the windows of {block.task} are not cut; run `explainbench data windows` first",
-                )
+                baseline = METHODS.card(method).category == "baseline"
+                yield GridCell(Cell(SUITE, PLANTED_TASK, name, method), baseline, obstacle, pending)
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
         """Windows, rule of the forecaster, method. Raises BadInput."""

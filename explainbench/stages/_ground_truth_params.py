@@ -9,7 +9,6 @@ from pydantic import Field, ValidationError, field_validator
 
 from explainbench.core.errors import BadInput
 from explainbench.core.params import Block, Params
-from explainbench.core.registry import METHODS
 from explainbench.data._ground_truth import PUBLISHED, ROWS, name_of, rules_of
 from explainbench.metrics.ops import overall
 from explainbench.metrics.xfa import TOP, VariantName
@@ -37,14 +36,6 @@ class ForecastsParams(Block):
 
     task: str
     methods: list[str]
-
-    @field_validator("methods")
-    @classmethod
-    def _known(cls, names: list[str]) -> list[str]:
-        for name in names:
-            if name not in METHODS.names():
-                raise ValueError(f"{name!r} is no method; see `explainbench list methods`")
-        return names
 
 
 class GroundTruthParams(Block):

@@ -257,6 +257,6 @@ def test_without_energy_cells_or_windows_they_are_pending(project, tmp_path):
     assert all(entry.pending and "run `explainbench" in entry.pending for entry in grid)
 
 
-def test_methods_of_planted_forecasters_must_exist(params):
-    with pytest.raises(BadInput, match="'nope' is no method"):
-        ground_truth_params(changed(params, forecasts={"task": "T1", "methods": ["nope"]}))
+def test_methods_of_planted_forecasters_must_exist(project, params):
+    with pytest.raises(BadInput, match="'nope' is not a registered method"):
+        SUITE.grid(project.workspace, changed(params, forecasts={"task": "T1", "methods": ["nope"]}))
