@@ -87,7 +87,7 @@ def rows(
 def relax(engine: Any) -> None:
     """Let a SQLite engine that writes wait for the disk at checkpoints, not at each of a run's ten commits.
 
-    In WAL mode the file stays whole whatever happens; a power cut may cost the last runs, which publishing again brings.
+    In WAL mode the file stays whole whatever happens; a power cut may cost the last runs, which are published again.
     """
     import sqlalchemy as sa
 
