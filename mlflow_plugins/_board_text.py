@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from explainbench.analysis.board_words import knowledge, whole_tests
+
 
 def board_markdown(board: Mapping[str, Any]) -> list[str]:
     """One board as lines of markdown."""
@@ -15,7 +17,8 @@ def board_markdown(board: Mapping[str, Any]) -> list[str]:
         "| ---: | --- | ---: | --- | ---: | --- | --- | ---: | --- |",
     ]
     lines += ["| " + " | ".join(texts(row)) + " |" for row in board["rows"]]
-    return [*lines, "", caption(board)]
+    tests = whole_tests(board)
+    return [*lines, "", caption(board), *(["", f"Whole board: {'; '.join(tests)}"] if tests else [])]
 
 
 def headers(board: Mapping[str, Any]) -> list[str]:
@@ -32,15 +35,8 @@ def title(board: Mapping[str, Any]) -> str:
 
 
 def caption(board: Mapping[str, Any]) -> str:
-    """How much a board knows: windows, effective windows, detectable difference, notes."""
-    parts = [f"n = {board['n']} {board.get('counted', 'windows')}"]
-    if board["effective_n"] is not None:
-        parts.append(f"effective n = {board['effective_n']:.3g}")
-    if board["detectable"] is not None:
-        parts.append(f"smallest difference seen with 80 % power: d = {board['detectable']:.2g}")
-    if board["comparisons"]:
-        parts.append(f"{board['comparisons']} comparisons (Holm)")
-    return "; ".join([*parts, *board["notes"]])
+    """How much a board knows: windows, effective windows, comparisons, detectable difference, notes."""
+    return "; ".join([*knowledge(board), *board["notes"]])
 
 
 def texts(row: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from explainbench.analysis.ablation import faithfulness_note
 from explainbench.analysis.aliases import alias_classes
-from explainbench.analysis.boards import Entry, Resampled, board_json, build_boards, scores_from_columns
+from explainbench.analysis.board import Entry, Resampled, board_json
+from explainbench.analysis.boards import build_boards, scores_from_columns
 from explainbench.analysis.intervals import overlap_block
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
 from explainbench.analysis.suitability import with_measurements
@@ -43,7 +44,6 @@ SUITE = "energy"
 FAITHFUL = ("faithfulness", "faithfulness_skill", "EQI")  # scores that rank by what masks do
 STEP = np.timedelta64(15, "m")
 MEASURED = ("EEI",)  # scores with a timing in them: never compared bit for bit
-MATRIX = 12  # entries up to which a board's file carries the matrix of all pairs; larger ones would dominate git
 COLUMNS = (
     "order", "entry", "mean", "low", "high", "rank_ub", "co_ranked_with_above", "co_ranked_plain", "p_vs_above",
     "effect", "effect_low", "effect_high", "n", "status", "reason", "baseline", "deterministic", "weights_source",
@@ -294,6 +294,7 @@ def _collected(store: Store, run: Run, lock: Mapping[str, str]) -> Collected:
         deterministic=bool(card.get("deterministic")),
         weights_source=record.spec.weights_source,
         resampled=_resampled(store, run, record),
+        category=str(card.get("category", "")),
     )
     return Collected(entry, run.info.run_id, problem, _importance(store, run, record))
 
@@ -391,8 +392,8 @@ def markdown(document: Mapping[str, Any]) -> str:
         lines += [f"> {document['banner']}", ""]
     state = "every row verified against `cells.lock.json`" if document["verified"] else "NOT every row is verified"
     lines += [f"{state}; check any row's whole chain with `explainbench audit CELL`.", ""]
-    lines += [f"- not verified: `{cell}`: {reason}" for cell, reason in document["flagged"].items()]
-    lines += [f"- failed: `{cell}`: {reason}" for cell, reason in document["failed"].items()]
+    lines += [f"- not verified: `{cell}`: {reason}" for cell, reason in sorted(document["flagged"].items())]
+    lines += [f"- failed: `{cell}`: {reason}" for cell, reason in sorted(document["failed"].items())]
     for reason, cells in _by_reason(document.get("pending", {})).items():
         lines.append(f"- {len(cells)} cells pending (`{cells[0]}`, ...): {reason}")
     empty = []
@@ -418,9 +419,9 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 
 def _by_reason(cells: Mapping[str, str]) -> dict[str, list[str]]:
-    """{reason: cells}."""
+    """{reason: cells}, in the order of their names, so that a page made from the file is the page made with it."""
     found: dict[str, list[str]] = {}
-    for cell, reason in cells.items():
+    for cell, reason in sorted(cells.items()):
         found.setdefault(reason, []).append(cell)
     return found
 
@@ -430,8 +431,6 @@ def _checked(board: dict[str, Any], problems: Mapping[str, str]) -> dict[str, An
     for row in board["rows"]:
         reasons = [f"{ref['cell']}: {problems[ref['cell']]}" for ref in row["cells"] if ref["cell"] in problems]
         row["verified"], row["unverified_because"] = not reasons, "; ".join(reasons)
-    if len(board["ranked"]) > MATRIX:
-        board["pairs"] = None
     board["rows_sha256"] = sha256_json(board["rows"])
     return board
 

@@ -10,159 +10,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 
-from explainbench.analysis.comparisons import Friedman, Pairwise, Unpaired, friedman, unpaired
+from explainbench.analysis.board import Board, CellRef, Entry, Row, View, with_place
+from explainbench.analysis.comparisons import friedman
 from explainbench.analysis.composites import LEVELS, TITLES, Composite, Level, Name, Parts, composites
-from explainbench.analysis.intervals import (
-    block_indices,
-    effective_n,
-    mean_intervals,
-    minimal_detectable_effect,
-    resample_indices,
-)
+from explainbench.analysis.families import in_families
+from explainbench.analysis.intervals import block_indices, effective_n, mean_intervals, resample_indices
 from explainbench.analysis.normalise import Bounds
-from explainbench.analysis.ranking import Place, Ranking, rank
+from explainbench.analysis.ranking import Ranking, rank
+from explainbench.analysis.strata import compare_categories, compare_strata
 from explainbench.core.arrays import Bools, Floats, Ints
-from explainbench.core.cell import Cell, Score, Skipped, Status, stream
+from explainbench.core.cell import Score, Skipped, stream
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.params import StatisticsParams
 
-DIGITS = 6  # significant digits that are published
 DEFINED = 0.9  # an entry defined on fewer of its windows leaves the board instead of emptying it
-View = Literal["methods", "cells", "models"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Resampled:
-    """Scores of a whole set on b resamples of its n rows, shared by all cells of a task. draws: {score: (b,)}."""
-
-    n: int
-    draws: Mapping[str, Floats]
-
-    @classmethod
-    def of(cls, arrays: Mapping[str, Any]) -> Resampled:
-        """From a cell's `explanations.npz`: draws (b, m), draw_names (m,), row_regime (n,)."""
-        names = [str(name) for name in arrays["draw_names"]]
-        return cls(len(arrays["row_regime"]), dict(zip(names, arrays["draws"].T, strict=True)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A finished cell as boards see it.
-
-    windows: what each of its n windows is (time stamps as text), in the order of the scores; scores, skipped: as in
-    `CellResult`, with `efficiency` joined from the profile; baseline: shown, never ranked; alias: cells of a task with
-    the same non-empty alias are one alias class and share a row; deterministic: the method's determinism stratum;
-    resampled: of a cell whose scores are those of a whole set.
-    """
-
-    cell: Cell
-    cell_id: str
-    record_digest: str
-    protocol: str
-    windows: tuple[str, ...]
-    scores: Mapping[str, Score]
-    skipped: Mapping[str, Skipped]
-    baseline: bool = False
-    deterministic: bool = True
-    weights_source: str = ""
-    alias: str = ""
-    resampled: Resampled | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CellRef:
-    """Where a number can be audited."""
-
-    cell: str
-    cell_id: str
-    record_digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of a board; see `ranking.Place` for the columns from `order` to `n_zero`.
-
-    entry: what is ranked (method, model, or model/method); mean: of the score over n windows; status and reason: why
-    a number or an interval is missing; cells: the cell shown, then those it also stands for; marks: aliases of the
-    cell, whether it is a baseline, where its weights come from, its determinism; block_low, block_high: moving-block
-    interval where windows overlap; extra: companions of the score, such as the noise floor beside Stability.
-    """
-
-    entry: str
-    model: str
-    method: str
-    status: Status
-    reason: str
-    cells: tuple[CellRef, ...]
-    baseline: bool = False
-    aliases: tuple[str, ...] = ()
-    weights_source: str = ""
-    deterministic: bool = True
-    order: int | None = None
-    mean: float | None = None
-    low: float | None = None
-    high: float | None = None
-    rank_ub: int | None = None
-    co_ranked_with_above: bool | None = None
-    co_ranked_plain: bool | None = None
-    p_vs_above: float | None = None
-    effect: float | None = None
-    effect_low: float | None = None
-    effect_high: float | None = None
-    n: int = 0
-    n_zero: int | None = None
-    block_low: float | None = None
-    block_high: float | None = None
-    extra: Mapping[str, float | bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Board:
-    """A ranking with everything needed to judge it.
-
-    score: composite or metric; basis: the components it is made of; n: windows used, dropped: windows left out because
-    a cell is undefined there; effective_n: independent windows; comparisons: pairs under Holm; detectable: smallest
-    standardised paired difference seen with 80 % power; bounds: version of the normalisation bounds used;
-    pairs: all ranked pairs, in the order of `ranked`; strata: deterministic against stochastic methods;
-    higher_is_better: the direction of the score.
-    """
-
-    suite: str
-    task: str
-    view: View
-    model: str
-    score: str
-    title: str
-    basis: str
-    level: Level
-    protocol: str
-    rows: tuple[Row, ...]
-    n: int = 0
-    dropped: int = 0
-    effective_n: float | None = None
-    comparisons: int = 0
-    detectable: float | None = None
-    resamples: int = 0
-    confidence: float = 0.95
-    alpha: float = 0.05
-    bounds: str = ""
-    ranked: tuple[str, ...] = ()
-    pairs: Pairwise | None = None
-    friedman: Friedman | None = None
-    strata: Unpaired | None = None
-    notes: tuple[str, ...] = ()
-    higher_is_better: bool = True
-
-    @property
-    def name(self) -> str:
-        """`task.score.basis.view.model`, as far as they apply: the board's file name and run name."""
-        return ".".join(part for part in (self.task, self.score, self.basis, self.view, self.model) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +57,15 @@ METRIC_BOARDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
-    """One entry of a board before it is ranked: its scores (n,) or (1,), empty where the row says why."""
+    """One entry of a board before it is ranked: its scores (n,) or (1,), empty where the row says why.
+
+    category: of its method, where the entry is one.
+    """
 
     row: Row
     windows: tuple[str, ...]
     values: Floats
+    category: str = ""
 
     @property
     def known(self) -> bool:
@@ -218,7 +89,7 @@ def build_boards(
     boards: list[Board] = []
     for _, group in groupby(cells, key=lambda entry: (entry.cell.suite, entry.cell.task)):
         boards += maker.task(list(group))
-    return tuple(boards)
+    return in_families(boards)
 
 
 def metric_boards(
@@ -238,7 +109,7 @@ def metric_boards(
                 here = [entry for entry in task if model in ("", entry.cell.model)]
                 if any(metric.score in {*entry.scores, *entry.skipped} for entry in here):
                     boards.append(maker.metric(here, metric, model))
-    return tuple(boards)
+    return in_families(boards)
 
 
 def check_entries(entries: Iterable[Entry]) -> list[Entry]:
@@ -354,7 +225,7 @@ class _Maker:
             if name == "EDTS" and "native_quantiles" in entry.scores:
                 extra["native_quantiles"] = bool(entry.scores["native_quantiles"].raw[0])
             values = item if isinstance(item, Skipped) else item.values
-            lines.append(_line(_row(entry, view, extra), entry.windows, values))
+            lines.append(_line(_row(entry, view, extra), entry.windows, values, entry.category))
         if level == "cell":  # equal explanations do not take equal time
             aliases = _aliases(entry for entry, _ in found)
             lines = _collapse(lines, lambda line: aliases.get(line.row.cells[0].cell, ""), None)
@@ -378,7 +249,8 @@ class _Maker:
                     extra[name] = float(raw[np.isfinite(raw)].mean())
             if "noise_floor" in extra and "lipschitz" in extra:
                 extra["on_noise_floor"] = extra["noise_floor"] >= extra["lipschitz"] > 0
-            lines.append(_line(_row(entry, metric.view, extra), entry.windows, _metric_values(entry, metric)))
+            values = _metric_values(entry, metric)
+            lines.append(_line(_row(entry, metric.view, extra), entry.windows, values, entry.category))
         aliases = _aliases(entries)
         lines = _collapse(lines, lambda line: aliases.get(line.row.cells[0].cell, ""), None)
         on_floor = [line.row for line in lines if line.row.extra.get("on_noise_floor") and not line.row.baseline]
@@ -494,10 +366,6 @@ class _Maker:
         m = contest.shape[1]
         centred = contest - contest.mean(axis=1, keepdims=True) if m > 1 else contest
         independent = float(np.median([effective_n(column) for column in centred[time_order].T])) if m else None
-        comparisons = m * (m - 1) // 2
-        detectable = None
-        if comparisons and independent:
-            detectable = minimal_detectable_effect(independent, comparisons, self.statistics.alpha)
         if dropped:
             notes += (f"{dropped} windows are left out: an entry is undefined there",)
         return replace(
@@ -506,13 +374,12 @@ class _Maker:
             n=n,
             dropped=dropped,
             effective_n=independent,
-            comparisons=comparisons,
-            detectable=detectable,
+            comparisons=m * (m - 1) // 2,
             ranked=ranking.ranked,
             pairs=ranking.pairs,
             friedman=friedman(contest) if m >= 3 else None,
-            strata=_strata(lines, values.mean(axis=0)),
             notes=notes,
+            **self._groups(board, lines, values.mean(axis=0)),
         )
 
     def _point_order(self, board: Board, lines: list[_Line], rest: list[Row]) -> Board:
@@ -552,9 +419,24 @@ class _Maker:
             rows=(*rows, *rest),
             n=min(row.n for row in rows),
             ranked=ranking.ranked,
-            strata=_strata(lines, means),
             notes=(*board.notes, reason),
+            **self._groups(board, lines, means),
         )
+
+    def _groups(self, board: Board, lines: Sequence[_Line], means: Floats) -> dict[str, Any]:
+        """The tests between independent groups of the ranked entries: fields of the board."""
+        entries = [(line, mean) for line, mean in zip(lines, means, strict=True) if not line.row.baseline]
+        deterministic, stochastic = (
+            np.array([mean for line, mean in entries if line.row.deterministic is wanted]) for wanted in (True, False)
+        )
+        categories: dict[str, list[float]] = {}
+        for line, mean in entries if board.view == "cells" else ():
+            categories.setdefault(line.category, []).append(float(mean))
+        rng = stream(self.seed, "strata", len(deterministic), len(stochastic))
+        return {
+            "strata": compare_strata(deterministic, stochastic, rng, self.statistics),
+            "categories": compare_categories(categories, self.statistics.alpha),
+        }
 
     def _shared(self, n: int) -> Ints:
         """The resample indices of every score on n windows; publishing a cell's own interval uses the same stream."""
@@ -637,12 +519,12 @@ def _equal(one: _Line, other: _Line) -> bool:
     return bool(np.allclose(one.values, other.values, rtol=0, atol=1e-12, equal_nan=True))
 
 
-def _line(row: Row, windows: tuple[str, ...], found: Floats | Skipped) -> _Line:
+def _line(row: Row, windows: tuple[str, ...], found: Floats | Skipped, category: str = "") -> _Line:
     """The line of a score, or of the reason why there is none, or too little of it."""
     if not isinstance(found, Skipped):
         defined = int(np.isfinite(found).sum())
         if defined and defined >= DEFINED * len(found):
-            return _Line(row, windows, found)
+            return _Line(row, windows, found, category)
         found = Skipped("not_applicable", f"defined on only {defined} of {len(found)} windows")
     return _Line(replace(row, status=found.status, reason=found.reason), windows, np.empty(0))
 
@@ -650,55 +532,3 @@ def _line(row: Row, windows: tuple[str, ...], found: Floats | Skipped) -> _Line:
 def _placed(ranking: Ranking, lines: Sequence[_Line]) -> list[Row]:
     rows = {line.row.entry: line.row for line in lines}
     return [with_place(rows[place.label], place) for place in ranking.places]
-
-
-def with_place(row: Row, place: Place) -> Row:
-    """The row with its place in a ranking."""
-    columns = asdict(place)
-    del columns["label"]
-    return replace(row, mean=columns.pop("value"), **columns)
-
-
-def _strata(lines: Sequence[_Line], means: Floats) -> Unpaired | None:
-    """Deterministic against stochastic methods, a ranked entry's mean being one observation."""
-    ranked = [(line.row.deterministic, mean) for line, mean in zip(lines, means, strict=True) if not line.row.baseline]
-    groups = [np.array([mean for stratum, mean in ranked if stratum is wanted]) for wanted in (True, False)]
-    return unpaired(*groups) if min(len(group) for group in groups) >= 2 else None
-
-
-def board_json(board: Board) -> dict[str, Any]:
-    """The board as plain JSON, numbers at 6 significant digits; plain values at the top describe it."""
-    document: dict[str, Any] = {"name": board.name}
-    for key in (
-        "suite", "task", "view", "model", "score", "title", "basis", "level", "protocol", "n", "dropped", "effective_n",
-        "comparisons", "detectable", "resamples", "confidence", "alpha", "bounds",
-    ):  # fmt: skip
-        document[key] = _plain(getattr(board, key))
-    document["notes"] = list(board.notes)
-    document["rows"] = [row_json(row) for row in board.rows]
-    document["ranked"] = list(board.ranked)
-    for key in ("pairs", "friedman", "strata"):
-        found = getattr(board, key)
-        document[key] = None if found is None else _plain(asdict(found))
-    return document
-
-
-def row_json(row: Row) -> dict[str, Any]:
-    """One row as plain JSON; `cell_id` and `record_digest` are those of the cell shown, `cells` all it stands for."""
-    document = _plain(asdict(row))
-    shown = row.cells[0] if row.cells else CellRef("", "", "")
-    return document | {"cell": shown.cell, "cell_id": shown.cell_id, "record_digest": shown.record_digest}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (float, np.floating)):
-        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
-    return value

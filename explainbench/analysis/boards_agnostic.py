@@ -8,7 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
-from explainbench.analysis.boards import DEFINED, Board, CellRef, Entry, MetricBoard, Row, check_entries, with_place
+from explainbench.analysis.board import Board, CellRef, Entry, Family, Row, with_place
+from explainbench.analysis.boards import DEFINED, MetricBoard, check_entries
 from explainbench.analysis.set_scores import rank_sets
 from explainbench.analysis.suites import SuiteBoards
 from explainbench.core.arrays import Floats
@@ -76,7 +77,15 @@ def _board(name: str, basis: str, cells: Cells, statistics: StatisticsParams, no
     for place in places:
         low, high = np.clip([place.low or 0.0, place.high or 0.0], meaning.low, meaning.high).tolist()
         ranked.append(with_place(rows[place.label], replace(place, low=low, high=high)))
-    return replace(board, rows=(*ranked, *rest), n=n, resamples=len(usable), ranked=tuple(row.entry for row in ranked))
+    judged = "explanations of models" if EXPLANATIONS in basis else "models"
+    return replace(
+        board,
+        rows=(*ranked, *rest),
+        n=n,
+        resamples=len(usable),
+        ranked=tuple(row.entry for row in ranked),
+        family=Family(f"{judged}, {name}, {board.task}", board.comparisons, 1) if board.comparisons else None,
+    )
 
 
 def _row(model: str, cells: Sequence[Entry], name: str) -> Row:

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from explainbench.analysis.boards import Entry
+from explainbench.analysis.board import Entry
 from explainbench.core.arrays import Floats
 from explainbench.core.errors import NotApplicable
 from explainbench.core.params import Weights

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from explainbench.analysis.boards import Entry
+from explainbench.analysis.board import Entry
 from explainbench.analysis.composites import efficiency
 from explainbench.core.cell import Score, Skipped
 from explainbench.core.context import Context, privacy

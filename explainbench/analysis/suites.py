@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from explainbench.analysis.boards import DIGITS, Board, Entry, MetricBoard, board_json, metric_boards
+from explainbench.analysis.board import DIGITS, Board, Entry, board_json
+from explainbench.analysis.boards import MetricBoard, metric_boards
 from explainbench.core.params import StatisticsParams
 
 FEW = 3  # methods below which two orders say nothing of each other

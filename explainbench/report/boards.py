@@ -9,8 +9,10 @@ from typing import Any
 from markupsafe import Markup
 
 from explainbench.analysis.ablation import faithfulness_note
+from explainbench.analysis.board_words import knowledge, whole_tests
 from explainbench.core.cell import Cell
 from explainbench.report.checks import IGNORES, ignoring
+from explainbench.report.pairs import Pairs, all_pairs
 from explainbench.report.source import Reference, Source, anchor
 from explainbench.report.svg import Scale, interval, number, probability, scale_of
 
@@ -52,6 +54,8 @@ class Panel:
     lines: tuple[Line, ...]
     gaps: tuple[str, ...]
     caption: str
+    tests: str  # of the board as a whole
+    pairs: Pairs | None
     warning: str  # what the masks say about a ranking by faithfulness
     axis: Markup
     has_tests: bool
@@ -72,6 +76,11 @@ class Group:
     what: str
     overview: tuple[Panel, ...]  # of all models, or of all cells
     within: tuple[Panel, ...]  # one per model
+
+    @property
+    def tested(self) -> bool:
+        """Whether any of its boards compares pairs."""
+        return any(panel.pairs for panel in (*self.overview, *self.within))
 
     @property
     def anchor(self) -> str:
@@ -131,7 +140,9 @@ def _panel(source: Source, board: Mapping[str, Any], scale: Scale) -> Panel:
         title,
         lines,
         tuple(_gaps(board)),
-        _caption(board),
+        "; ".join([*knowledge(board), *board["notes"]]),
+        "; ".join(whole_tests(board)),
+        all_pairs(board),
         note or "",
         scale.axis(),
         has_tests,
@@ -192,14 +203,3 @@ def _beside(row: Mapping[str, Any], weights: str) -> Iterator[str]:
             yield f"{name.replace('_', ' ')} {number(value)}"
         elif value > 0:
             yield f"{value:.0%} of windows clipped"
-
-
-def _caption(board: Mapping[str, Any]) -> str:
-    parts = [f"n = {board['n']} windows"] if board["n"] else []
-    if board["effective_n"] is not None:
-        parts.append(f"effective n {board['effective_n']:.3g}")
-    if board["comparisons"]:
-        parts.append(f"{board['comparisons']} comparisons under Holm")
-    if board["detectable"] is not None:
-        parts.append(f"smallest difference seen with 80 % power: d = {board['detectable']:.2g}")
-    return "; ".join([*parts, *board["notes"]])

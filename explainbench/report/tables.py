@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from explainbench.analysis.boards import Entry
+from explainbench.analysis.board import Entry
 from explainbench.analysis.composites import TITLES, Name
 from explainbench.analysis.reliability import COMPOSITES, MatrixRow
 from explainbench.analysis.reliability import Entry as MatrixEntry

@@ -11,7 +11,8 @@ import numpy as np
 
 from explainbench.analysis.ablation import component_shares, weight_sensitivity
 from explainbench.analysis.aliases import alias_classes
-from explainbench.analysis.boards import Entry, check_entries, scores_from_columns
+from explainbench.analysis.board import Entry
+from explainbench.analysis.boards import check_entries, scores_from_columns
 from explainbench.analysis.comparisons import holm, independent_groups
 from explainbench.analysis.composites import Parts
 from explainbench.analysis.intervals import resample_indices

@@ -12,7 +12,7 @@ import numpy as np
 
 from explainbench.analysis import sanity
 from explainbench.analysis.ablation import CONCORDANT
-from explainbench.analysis.boards import DIGITS
+from explainbench.analysis.board import DIGITS
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput, ExplainBenchError, NotApplicable

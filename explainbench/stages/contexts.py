@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from explainbench.analysis.boards import DIGITS
+from explainbench.analysis.board import DIGITS
 from explainbench.analysis.contexts import INDICES, in_contexts, variance_shares
 from explainbench.core.errors import BadInput, NotApplicable
 from explainbench.core.files import write_json

@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from explainbench.analysis.boards import Entry, board_json, build_boards, scores_from_columns
+from explainbench.analysis.board import Entry, board_json
+from explainbench.analysis.boards import build_boards, scores_from_columns
 from explainbench.analysis.normalise import Bound, Bounds
 from explainbench.core.errors import BadInput, Corrupt
 from explainbench.core.files import write_json

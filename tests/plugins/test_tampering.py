@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from explainbench.analysis.boards import board_json, build_boards
+from explainbench.analysis.board import board_json
+from explainbench.analysis.boards import build_boards
 from explainbench.core.files import write_json
 from explainbench.core.params import Params
 from mlflow_plugins import _mlflow, leaderboard

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explainbench.analysis.boards import Entry, board_json, build_boards, check_entries, scores_from_columns
+from explainbench.analysis.board import Entry, board_json
+from explainbench.analysis.boards import build_boards, check_entries, scores_from_columns
 from explainbench.analysis.composites import efficiency
 from explainbench.analysis.intervals import mean_intervals, resample_indices
 from explainbench.analysis.normalise import Bound, Bounds

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explainbench.analysis.boards import Entry
+from explainbench.analysis.board import Entry
 from explainbench.core.cell import Cell, Score, Skipped
 from explainbench.core.errors import BadInput
 from explainbench.core.params import load_params

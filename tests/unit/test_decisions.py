@@ -7,7 +7,7 @@ import oracles
 import pytest
 from test_contexts import context
 
-from explainbench.analysis.boards import Entry
+from explainbench.analysis.board import Entry
 from explainbench.analysis.calibration import coverage
 from explainbench.analysis.contexts import in_contexts, variance_shares
 from explainbench.analysis.suitability import suitability, with_measurements
