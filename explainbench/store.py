@@ -74,8 +74,15 @@ class StoredCell:
         return read_scores(self.folder / SCORES)
 
     def explanations(self) -> dict[str, NDArray[Any]]:
-        """explanations.npz: attribution (r, n, t, c), importance (n, g), output (n,), context (n, t, c) and others."""
-        return read_npz(self.folder / EXPLANATIONS)
+        """explanations.npz: attribution (r, n, t, c), importance (n, g), output (n,), context (n, t, c) and others.
+
+        Raises Corrupt when it is missing or has not the digest that the record holds.
+        """
+        path = self.folder / EXPLANATIONS
+        problem = _file_problem(path, self.record.artifacts.get(EXPLANATIONS, ""))
+        if problem is not None:  # found out before altered bytes are parsed
+            raise Corrupt(f"{problem}; evaluate the cell again.")
+        return read_npz(path)
 
     def seeds(self) -> dict[str, Any]:
         """seeds.json."""
@@ -219,7 +226,9 @@ class CellStore:
         """The folders of finished cells."""
         if not self.root.is_dir():
             return []
-        return sorted(folder for folder in self.root.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+        with os.scandir(self.root) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        return [self.root / name for name in names]
 
     def prune(self, keep: set[Path], prefix: str) -> list[Path]:
         """Remove the suite's cells (folders with `prefix`) that left the grid, and what interrupted writes left."""
@@ -242,13 +251,17 @@ def first_problem(stored: StoredCell, cell_id: str | None = None) -> str | None:
     if sha256_json(record.artifacts) != record.result_digest or set(record.artifacts) != set(DETERMINISTIC):
         return f"{folder / RECORD}: the artifact list does not have its result digest"
     for name, expected in record.artifacts.items():
-        path = folder / name
-        if not path.is_file():
-            return f"{path} is missing"
-        found = sha256_file(path)
-        if found != expected:
-            return f"{path} has SHA-256 {found[:16]}, the record says {expected[:16]}"
+        problem = _file_problem(folder / name, expected)
+        if problem is not None:
+            return problem
     return None
+
+
+def _file_problem(path: Path, expected: str) -> str | None:
+    if not path.is_file():
+        return f"{path} is missing"
+    found = sha256_file(path)
+    return None if found == expected else f"{path} has SHA-256 {found[:16]}, the record says {expected[:16]}"
 
 
 def read_lock(path: Path) -> dict[str, str]:

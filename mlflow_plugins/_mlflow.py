@@ -375,11 +375,9 @@ def ensure_store(uri: str, experiment: str, artifacts: Path, description: str, c
         for key, value in ({"mlflow.note.content": description} | EXPERIMENT_TAGS).items():
             if found.tags.get(key) != value:
                 client.set_experiment_tag(found.experiment_id, key, value)
-        state = saved_view(columns)
-        if view_state(found.tags.get(VIEW_TAG)) != state:
-            now = int(time.time() * 1000)
-            view = {"name": "ExplainBench leaderboard", "createdAt": now, "updatedAt": now, "state": state}
-            client.set_experiment_tag(found.experiment_id, VIEW_TAG, json.dumps(view))
+        view = found.tags.get(VIEW_TAG)
+        if view != view_tag(columns, view_made(view)):
+            client.set_experiment_tag(found.experiment_id, VIEW_TAG, view_tag(columns, int(time.time() * 1000)))
         if path is not None:
             _tables.relax(client._tracking_client.store.engine)
         return Store(client, uri, found.experiment_id)
@@ -553,12 +551,18 @@ def _one_at_a_time(uri: str) -> Iterator[None]:
         yield
 
 
-def view_state(tag: str | None) -> str | None:
-    """The state inside a saved view's tag, without the times at which it was made."""
+def view_tag(columns: list[str], made: int) -> str:
+    """The tag that holds the saved view; made: when, in milliseconds, all of it that does not follow from `columns`."""
+    view = {"name": "ExplainBench leaderboard", "createdAt": made, "updatedAt": made, "state": saved_view(columns)}
+    return json.dumps(view)
+
+
+def view_made(tag: str | None) -> int:
+    """When the saved view of a tag was made, 0 where it does not say."""
     try:
-        return json.loads(tag or "{}").get("state")
-    except (json.JSONDecodeError, AttributeError):
-        return None
+        return int(json.loads(tag or "")["createdAt"])
+    except (ValueError, LookupError, TypeError):
+        return 0
 
 
 def _shown(uri: str) -> str:

@@ -15,13 +15,23 @@ from explainbench.store import CellStore
 from mlflow_plugins._board_links import file_links
 from mlflow_plugins._chain import Link, guarded, in_part, same
 from mlflow_plugins._checkout import git
-from mlflow_plugins._mlflow import EXPERIMENT_TAGS, VIEW_TAG, Store, complete, saved_view, view_state
+from mlflow_plugins._mlflow import EXPERIMENT_TAGS, VIEW_TAG, Store, complete, view_made, view_tag
 from mlflow_plugins._run_links import runs_of
 from mlflow_plugins._site import Site, changes, directory_md5, file_md5, parsed
 from mlflow_plugins.publish import PREFIX, description, view_columns, workspace_name
 
-COMMITTED = ("params.yaml", "dvc.yaml", "dvc.lock", "data.dvc", "data.manifest.json", "cells.lock.json", "results")
+COMMITTED = (
+    "params.yaml",
+    "dvc.yaml",
+    "dvc.lock",
+    "data.dvc",
+    "data.manifest.json",
+    "cells.lock.json",
+    "results",
+    "suites",
+)
 CODE = ("explainbench", "mlflow_plugins")  # a changed source is named where a cell used it
+MANY = {"matrix", "foreach"}  # keys of a stage of dvc.yaml that is many, each named `stage@item`
 SHOWN = 4  # altered values that are named per file
 
 
@@ -85,8 +95,8 @@ def _experiment_links(store: Store, suite: str) -> Iterator[Link]:
     tags, cause = store.experiment_tags(), "edited in MLflow; `explainbench publish` writes it again"
     for key, value in ({"mlflow.note.content": description(suite)} | EXPERIMENT_TAGS).items():
         yield same(f"experiment tag {key}", value, tags.get(key, "missing"), "", cause)
-    state = view_state(tags.get(VIEW_TAG))
-    yield same(f"experiment tag {VIEW_TAG}", saved_view(view_columns(suite)), state or "missing", "", cause)
+    view = tags.get(VIEW_TAG, "missing")
+    yield same(f"experiment tag {VIEW_TAG}", view_tag(view_columns(suite), view_made(view)), view, "", cause)
 
 
 def committed_links(site: Site) -> Iterator[Link]:
@@ -141,6 +151,11 @@ def dvc_lock_links(site: Site) -> Iterator[Link]:
     params = parsed(path, site.workspace.params.read_bytes())
     ignored = _dvc_ignored(root)
     for name, stage in stages.items():
+        if pipeline and not _in_pipeline(name, pipeline):
+            yield Link(
+                f"stage {name}", "", "", None, f"{path.name} still lists it, dvc.yaml has no such stage any more"
+            )
+            continue
         frozen = pipeline.get(name.split("@")[0], {}).get("frozen", False)
         links = [] if frozen else [*_stage_params(name, stage, params)]
         for kind in ("outs",) if frozen else ("deps", "outs"):
@@ -149,6 +164,11 @@ def dvc_lock_links(site: Site) -> Iterator[Link]:
         yield from links
         if all(link.ok is not False for link in links):
             yield Link(f"stage {name}", "", "", True, "params, inputs and outputs are those of dvc.lock")
+
+
+def _in_pipeline(name: str, pipeline: dict[str, Any]) -> bool:
+    base, _, item = name.partition("@")
+    return base in pipeline and bool(item) == bool(MANY & pipeline[base].keys())
 
 
 def _stage_params(name: str, stage: dict[str, Any], params: dict[str, Any]) -> Iterator[Link]:

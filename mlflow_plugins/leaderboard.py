@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from shutil import rmtree
@@ -114,11 +115,13 @@ def build_leaderboard(workspace: Workspace, params: Params, suite: str = SUITE) 
     }
     document[CONTENT] = sha256_json(document)
     path = boards_path(workspace, suite)
-    write_bytes(path, canonical_json(document) + b"\n")  # in one line: indented, it is half as large again
-    write_bytes(path.with_suffix(".csv"), board_csv(documents).encode())
+    content = canonical_json(document)
+    write_bytes(path, content + b"\n")  # in one line: indented, it is half as large again
+    document = json.loads(content)  # in the file's order, so that what stands beside the file follows from it
+    write_bytes(path.with_suffix(".csv"), board_csv(document["boards"]).encode())
     write_bytes(path.with_suffix(".md"), markdown(document).encode())
     if suite == SUITE:
-        _write_plots(workspace, documents)
+        _write_plots(workspace, document["boards"])
     return document
 
 

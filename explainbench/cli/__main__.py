@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
+import zlib
 from typing import NoReturn
 
 import typer
@@ -24,6 +26,8 @@ from explainbench.cli import (  # noqa: F401, importing a file adds its commands
 from explainbench.cli._app import NO_TELEMETRY, app
 from explainbench.core.errors import ExplainBenchError
 
+DAMAGED = (zlib.error, zipfile.BadZipFile)  # of compressed files that no digest is compared with before they are read
+
 
 def main() -> NoReturn:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
@@ -32,6 +36,9 @@ def main() -> NoReturn:
         app(standalone_mode=True)
     except ExplainBenchError as error:
         typer.echo(f"explainbench: {error}", err=True)
+        sys.exit(2)
+    except DAMAGED as error:
+        typer.echo(f"explainbench: a file is damaged ({error}); `explainbench audit --all` names it", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("explainbench: interrupted; finished cells are kept", err=True)

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput, Corrupt
-from explainbench.core.files import read_npz
 from explainbench.report.source import SUITE, Source
 from explainbench.report.svg import Scale, element, joined, number, scale_of
-from explainbench.store import EXPLANATIONS, StoredCell
+from explainbench.store import StoredCell
 
 REGIMES = ("peak", "ramp", "off_peak")  # in reading order; others follow by name
 REFERENCE = "oracle"  # the true drivers, shown below the methods where they are known
@@ -64,7 +63,7 @@ def examples_of(source: Source, task: str, model: str) -> ModelExamples:
     if not found:
         return ModelExamples(task, model, reason=f"no finished cell of {model} on {task} is in the cell store")
     try:
-        arrays = [(one, read_npz(one.folder / EXPLANATIONS)) for one in found]
+        arrays = [(one, one.explanations()) for one in found]
     except (BadInput, Corrupt) as error:
         return ModelExamples(task, model, reason=str(error))
     first = arrays[0][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 
 from explainbench.core.cell import Cell
 from explainbench.core.forecaster import BATCH
@@ -15,7 +16,7 @@ from explainbench.core.registry import METHODS, METRICS, MODELS
 from explainbench.core.workspace import Workspace
 from explainbench.figures import draw_cell
 from explainbench.stages.cell import Bench, build_bench, options, run_count, score_cell
-from explainbench.stages.data import load_task
+from explainbench.stages.data import TaskData, load_task
 from explainbench.stages.fit import load_forecaster, model_identity
 from explainbench.stages.suite import Outcome, Suite
 from explainbench.store import StoredCell
@@ -34,7 +35,7 @@ class Energy:
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
         """Task, model, method, data and code of the cell. Raises BadInput when a stage before this one has not run."""
         suite = params.suites.energy
-        data = load_task(workspace, cell.task)
+        data = _task(workspace, cell.task)
         card_sha, weights_sha, weights_source = model_identity(workspace.models / cell.task / cell.model)
         method_card = METHODS.card(cell.method)
         modules = [
@@ -65,7 +66,7 @@ class Energy:
             weights_source=weights_source,
             method_card=_jsonable(asdict(method_card)),
             sources=source_identity(modules),
-            libraries=versions(libraries),
+            libraries=_versions(frozenset(libraries)),
         )
 
     def score(self, workspace: Workspace, params: Params, cell: Cell) -> Outcome:
@@ -104,6 +105,21 @@ class Energy:
 
 
 SUITE: Suite = Energy()
+
+_versions = cache(versions)  # of what is installed: 180 cells ask for a few sets of libraries
+_tasks: dict[tuple[tuple[str, int, int], ...], TaskData] = {}
+
+
+def _task(workspace: Workspace, task: str) -> TaskData:
+    """The task's windows, read again only where their files changed: every cell's specification names their digest."""
+    files = [workspace.windows / f"{task}{suffix}" for suffix in (".npz", ".json")]
+    if not all(path.is_file() for path in files):
+        return load_task(workspace, task)  # which says what is missing
+    state = tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in files)
+    if state not in _tasks:
+        _tasks[state] = load_task(workspace, task)
+    return _tasks[state]
+
 
 _benches: dict[tuple[str, str, str, str], Bench] = {}
 

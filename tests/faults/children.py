@@ -27,7 +27,7 @@ class Child:
         finally:
             os._exit(code)
 
-    def wait(self, seconds: float = 300.0) -> int | None:
+    def wait(self, seconds: float = 1800.0) -> int | None:
         """The exit code, negative for a signal, or None when it still runs after `seconds`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -44,7 +44,18 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
+        self._until_all_are_gone()
         return True
+
+    def _until_all_are_gone(self, seconds: float = 10.0) -> None:
+        """Grandchildren die a moment later, and until then one may hold the store's lock."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.002)
 
 
 def finished(work: Callable[[], object]) -> int | None:

@@ -2,14 +2,17 @@
 
 import re
 import sqlite3
+import zlib
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pytest
 
-from explainbench.core.errors import Unavailable
+from explainbench.cli import __main__
+from explainbench.core.errors import Corrupt, Unavailable
 from explainbench.core.params import StatisticsParams
 from mlflow_plugins._mlflow import open_store
 from mlflow_plugins.board_query import query_board
@@ -49,6 +52,31 @@ def test_a_store_with_everything_in_it(project, tracking, cells):
     }
     assert publish_cells(project.workspace, made, FEW).published == 1  # and lime is there again
     assert len(collect(project.workspace).rows) == 2
+
+
+def test_a_flipped_bit_of_explanations_is_one_sentence(project):
+    stored = project.add("shap")
+    path = stored.folder / "explanations.npz"
+    content = path.read_bytes()
+    for at in np.random.default_rng(0).integers(len(content), size=20):
+        changed = bytearray(content)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(Corrupt, match=r"explanations.npz has SHA-256 .* evaluate the cell again\."):
+            stored.explanations()
+    path.write_bytes(content)
+    assert "importance" in stored.explanations()
+
+
+def test_a_damaged_file_without_a_digest_is_one_sentence(monkeypatch, capsys):
+    def damaged(standalone_mode):
+        zlib.decompress(b"no")
+
+    monkeypatch.setattr(__main__, "app", damaged)
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == 2
+    assert re.fullmatch(r"explainbench: a file is damaged \(.*\); .*audit --all.*\n", capsys.readouterr().err)
 
 
 def test_a_database_of_another_mlflow(project, tracking):

@@ -13,6 +13,7 @@ from explainbench.core.errors import BadInput
 from explainbench.core.files import write_json
 from explainbench.core.params import Params
 from explainbench.store import write_lock
+from mlflow_plugins import leaderboard
 from mlflow_plugins._mlflow import open_store
 from mlflow_plugins.leaderboard import build_leaderboard, collect, render_boards, selected
 from mlflow_plugins.lineage import audit
@@ -65,6 +66,22 @@ def test_boards_from_the_store(project, published):
     assert {row["entry"] for row in rows} >= {"shap", "lime", "integrated_gradients", "random"}
     assert "every row verified" in (results / "leaderboard.md").read_text()
     assert document["means"]["T1.stability.methods.lstm"]["shap"] == shap["mean"]
+
+
+def test_page_and_table_follow_from_the_file(project, published, monkeypatch):
+    """Also where something was collected in another order than that of a file with sorted keys."""
+    made = leaderboard.board_json
+
+    def unsorted(board):
+        document = made(board)
+        return document | {"rows": [row | {"extra": {"zeta": 1.0, "alpha": 2.0}} for row in document["rows"]]}
+
+    monkeypatch.setattr(leaderboard, "board_json", unsorted)
+    build_leaderboard(project.workspace, PARAMS)
+    results = project.workspace.results
+    document = json.loads((results / "leaderboard.json").read_text())
+    assert (results / "leaderboard.md").read_text() == leaderboard.markdown(document)
+    assert (results / "leaderboard.csv").read_text() == leaderboard.board_csv(document["boards"])
 
 
 def test_the_same_bytes_from_a_store_that_was_rebuilt(project, published, empty_store, tmp_path, monkeypatch):

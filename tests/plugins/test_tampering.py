@@ -236,6 +236,17 @@ def test_two_hundred_single_alterations_are_detected_and_located(published):
     assert audit_problems(published) == []
 
 
+def test_a_stage_that_left_the_pipeline_is_not_compared(published):
+    path = published.workspace.root / "dvc.yaml"
+    path.write_text(yaml.safe_dump({"stages": {"evaluate": {"matrix": {"suite": ["energy"]}, "cmd": "true"}}}))
+    links = [
+        link for chain in audit_all(published.workspace, None, Params.model_validate(PARAMS)) for link in chain.links
+    ]
+    path.unlink()
+    (stage,) = (link for link in links if link.name == "stage evaluate")
+    assert (stage.state, "no such stage any more" in stage.detail) == ("unchecked", True)
+
+
 @pytest.mark.parametrize("stray", ["tags", "metrics"])
 def test_what_is_added_to_a_run_is_named(published, stray):
     database = published.workspace.output / "mlflow.db"
