@@ -284,7 +284,7 @@ def _run_row(run: Run) -> Facts:
     tags = run.data.tags
     kind = tags.get(f"{PREFIX}kind", "")
     state = "current"
-    if kind not in ("cell", "board"):
+    if not kind:
         state = "not a run of ExplainBench"
     elif tags.get(f"{PREFIX}superseded") == "true":
         state = "superseded" + (f": {because}" if (because := tags.get(f"{PREFIX}superseded_because")) else "")

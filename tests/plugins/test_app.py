@@ -379,9 +379,13 @@ def test_what_the_store_holds_besides(published, tmp_path):
     gone = make(store.experiment_id, run_name="gone", tags={f"{P}kind": "cell"}).info.run_id
     store.client.delete_run(gone)
     store.set_tag(half, f"{P}protocol", MARKUP)
+    write_json(tmp_path / "files" / "report.json", {})
+    report = store.write("report", {f"{P}kind": "report", f"{P}superseded": "false"}, {}, {}, (), tmp_path / "files")
     client = client_of(source_of(project))
     runs = {run["run_id"]: run for run in get(client, "/api/explainbench/runs").json["runs"]}
     assert runs[alien]["state"] == "not a run of ExplainBench"
+    assert report is not None
+    assert runs[report]["state"] == "current"
     assert runs[half]["state"] == "not logged to its end"
     assert gone not in runs
     assert "was deleted" in get(client, f"/api/explainbench/cell?id={gone}", 404).json["error"]
