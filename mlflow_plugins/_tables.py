@@ -14,7 +14,7 @@ from typing import Any
 
 from explainbench.core.errors import BadInput
 
-PAGE = 20_000  # runs per statement: bounds the memory
+PAGE = 50_000  # runs per statement: bounds the memory; each page joins the tags anew
 MAPPED = 2**31  # bytes of a SQLite file read through a memory map
 MARKER = "explainbench.complete"  # set last: a run without it was cut off while it was being logged
 

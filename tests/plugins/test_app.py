@@ -404,7 +404,7 @@ def test_files_that_are_missing_leave_the_rest_standing(published, tmp_path):
     client = client_of(source_of(project))
     words, _ = read(client, "/explainbench/cell?id=T1/lstm/lime")
     assert "3 remarks" in words
-    assert "explanations.npz does not exist" in words
+    assert "explanations.npz is missing" in words
     assert str(tmp_path) not in words
     (folder / "record.json").write_text("{}")
     assert "not a cell record" in get(client, "/api/explainbench/cell?id=T1/lstm/lime", 422).json["error"]
