@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from explainbench.analysis.ablation import faithfulness_note
 from explainbench.analysis.aliases import alias_classes
-from explainbench.analysis.board import Entry, Resampled, board_json
+from explainbench.analysis.board import SCHEMA, Entry, Resampled, board_json
 from explainbench.analysis.boards import build_boards, scores_from_columns
 from explainbench.analysis.intervals import overlap_block
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from rich.table import Table
 
-SCHEMA = 1
 PLOTS = "plots"  # folder of results/
 CONTENT = "content_sha256"  # key of a file of boards: the digest of everything else in it
 SUITE = "energy"

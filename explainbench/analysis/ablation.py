@@ -16,6 +16,7 @@ from explainbench.core.arrays import Floats, Ints
 from explainbench.core.errors import NotApplicable
 
 CONCORDANT = 0.5  # Kendall's W of the masks below which they support no single faithfulness ranking
+UNSUPPORTED = "no single faithfulness ranking is supported"  # how a note on masks ends below that
 ROUNDING = 12  # decimals, relative to the largest score: differences below it are ties
 
 
@@ -175,7 +176,7 @@ def faithfulness_note(checks: Mapping[str, Any] | None, task: str, model: str) -
         return None
     interval = f"{found['w']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
     w = f"Kendall's W over {len(found['operators'])} masks is {interval}"
-    return w if found["supported"] else f"{w}: no single faithfulness ranking is supported"
+    return w if found["supported"] else f"{w}: {UNSUPPORTED}"
 
 
 def _settled(scores: Floats) -> Floats:

@@ -14,6 +14,7 @@ from explainbench.analysis.ranking import Place
 from explainbench.core.arrays import Floats
 from explainbench.core.cell import Cell, Score, Skipped, Status
 
+SCHEMA = 2  # of a file of boards; 2: all pairs of every board, as columns
 DIGITS = 6  # significant digits that are published
 PAIR_DIGITS = 3  # the same in the table of all pairs, of which there are thousands
 View = Literal["methods", "cells", "models"]
@@ -201,7 +202,7 @@ def board_json(board: Board) -> dict[str, Any]:
     document["rows"] = [row_json(row) for row in board.rows]
     document["ranked"] = list(board.ranked)
     document["family"] = None if board.family is None else asdict(board.family)
-    document["pairs"] = None if board.pairs is None else _upper(board.pairs)
+    document["pairs"] = _upper(board.pairs) if board.pairs and board.comparisons else None
     for key in ("friedman", "strata", "categories"):
         found = getattr(board, key)
         document[key] = None if found is None else _plain(asdict(found)) | _plain({"p_holm": board.p_holm.get(key)})

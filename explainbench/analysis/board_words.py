@@ -31,7 +31,7 @@ def _knowledge(board: Mapping[str, Any]) -> Iterator[str]:
 
 def _whole_tests(board: Mapping[str, Any]) -> Iterator[str]:
     if found := board.get("friedman"):
-        yield f"Friedman over windows: {_p(found)}, Kendall's W = {found['w']:.2g}"
+        yield f"Friedman over windows: {_p(found)}, concordance of windows W = {found['w']:.2g}"
     if found := board.get("strata"):
         one, other = found["n"]
         yield (

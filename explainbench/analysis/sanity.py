@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -38,7 +38,7 @@ class BaselinePlace:
     """Where a baseline would stand among the ranked methods of one model.
 
     place: 1 + number of methods with a better mean; above, below: methods significantly better or worse than it
-    (Wilcoxon, Holm over the methods); methods: how many there are.
+    (Wilcoxon, Holm over all baselines and methods that are placed together); methods: how many there are.
     """
 
     place: int
@@ -67,24 +67,33 @@ def estimate(values: Floats, indices: Ints, confidence: float = 0.95) -> Estimat
     return Estimate(float(found.mean[0]), float(found.low[0]), float(found.high[0]), found.n)
 
 
-def baseline_place(baseline: Floats, methods: Mapping[str, Floats], alpha: float = 0.05) -> BaselinePlace:
-    """Where a baseline's scores (n,) stand among those of the methods, larger being better; NaN windows leave a pair.
+def baseline_places(
+    compared: Sequence[tuple[Floats, Mapping[str, Floats]]], alpha: float = 0.05
+) -> list[BaselinePlace | None]:
+    """Where each baseline's scores (n,) stand among those of its model's methods, larger being better.
 
-    Raises NotApplicable where no method shares two windows with it.
+    Holm is over all comparisons, one family; NaN windows leave a pair. None where no method shares two windows.
     """
-    names, p, difference = [], [], []
-    for name, scores in methods.items():
-        both = np.isfinite(scores) & np.isfinite(baseline)
-        if both.sum() >= 2:
-            names.append(name)
-            p.append(paired(scores[both], baseline[both]).p)
-            difference.append(float(np.round((scores[both] - baseline[both]).mean(), DECIMALS)))
-    if not names:
-        raise NotApplicable("no method shares two windows with the baseline")
-    told = holm(np.array(p)) < alpha
-    above = tuple(name for name, d, sure in zip(names, difference, told, strict=True) if sure and d > 0)
-    below = tuple(name for name, d, sure in zip(names, difference, told, strict=True) if sure and d < 0)
-    return BaselinePlace(1 + sum(d > 0 for d in difference), above, below, len(names))
+    p: list[float] = []
+    differences: list[dict[str, float]] = []
+    for baseline, methods in compared:
+        difference = {}
+        for name, scores in methods.items():
+            both = np.isfinite(scores) & np.isfinite(baseline)
+            if both.sum() >= 2:
+                p.append(paired(scores[both], baseline[both]).p)
+                difference[name] = float(np.round((scores[both] - baseline[both]).mean(), DECIMALS))
+        differences.append(difference)
+    told = iter((holm(np.array(p)) < alpha).tolist())
+    return [_place(difference, [next(told) for _ in difference]) for difference in differences]
+
+
+def _place(difference: Mapping[str, float], told: Sequence[bool]) -> BaselinePlace | None:
+    if not difference:
+        return None
+    sure = [(name, d) for (name, d), apart in zip(difference.items(), told, strict=True) if apart]
+    above, below = tuple(name for name, d in sure if d > 0), tuple(name for name, d in sure if d < 0)
+    return BaselinePlace(1 + sum(d > 0 for d in difference.values()), above, below, len(difference))
 
 
 def preference(scores: Floats, control: Floats) -> Floats:

@@ -11,7 +11,10 @@ import typer
 
 from explainbench.cli._app import CORES, AsJson, SuiteName, Workers, app
 from explainbench.cli._show import console, not_logged, progress_bars, show
+from explainbench.cli.checks import checks
+from explainbench.cli.contexts import contexts
 from explainbench.cli.data import data_windows
+from explainbench.cli.report import report_command
 from explainbench.core.errors import BadInput
 
 
@@ -110,8 +113,18 @@ def evaluate(
 
 
 @app.command("run")
-def run_all(context: typer.Context, workers: Workers = CORES) -> None:
-    """All stages in order, without DVC: windows, fit (what is missing), evaluate, profile, publish, leaderboard."""
+def run_all(
+    context: typer.Context,
+    workers: Workers = CORES,
+    with_checks: Annotated[
+        bool,
+        typer.Option("--checks", help="Also the ablations and checks of the benchmark, which take minutes a model."),
+    ] = False,
+) -> None:
+    """All stages in order, without DVC: windows, fit (what is missing), evaluate, profile, contexts, boards, report.
+
+    Cells, boards and report are published to MLflow. Only --checks adds what `explainbench checks` finds.
+    """
     from explainbench.stages.data import verify_data
 
     workspace, params = context.obj.workspace, context.obj.params
@@ -124,8 +137,12 @@ def run_all(context: typer.Context, workers: Workers = CORES) -> None:
     evaluate(context, workers=workers)
     profile_command(context)
     publish(context)
+    if with_checks:
+        checks(context, workers=workers)
+    contexts(context)
     leaderboard(context)
-    publish(context)  # the boards too
+    report_command(context)
+    publish(context)  # boards and report too
 
 
 @app.command("profile")

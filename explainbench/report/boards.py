@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from explainbench.analysis.ablation import faithfulness_note
+from explainbench.analysis.ablation import UNSUPPORTED, faithfulness_note
 from explainbench.analysis.board_words import knowledge, whole_tests
 from explainbench.core.cell import Cell
 from explainbench.report.checks import IGNORES, ignoring
@@ -134,16 +134,17 @@ def _panel(source: Source, board: Mapping[str, Any], scale: Scale) -> Panel:
         title = f"one row per {board['level']}" if len(with_number) <= 12 else title
     title += f" ({weights} weights)" if weights not in ("", "trained") else ""
     note = faithfulness_note(source.checks, board["task"], board["model"]) if board["score"] in FAITHFUL else None
+    warning = note if note and note.endswith(UNSUPPORTED) else ""
     has_tests = any(line.p for line in lines)
     return Panel(
         board["name"],
         title,
         lines,
         tuple(_gaps(board)),
-        "; ".join([*knowledge(board), *board["notes"]]),
+        "; ".join([*knowledge(board), *(said for said in board["notes"] if said != warning)]),
         "; ".join(whole_tests(board)),
         all_pairs(board),
-        note or "",
+        warning,
         scale.axis(),
         has_tests,
         board["level"] == "model",

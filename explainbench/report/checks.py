@@ -158,38 +158,20 @@ def _panel(source: Source, checks: Mapping[str, Any]) -> Table:
     )
 
 
-def _depths(source: Source, checks: Mapping[str, Any]) -> Table:
-    return _taus(
-        source,
-        checks.get("depths", ()),
-        "Depth K",
-        "Does the ranking depend on how many groups are masked? Kendall's tau with the default depth.",
-        lambda point: f"{point['share']:.0%} of the groups",
-    )
+def _depths(_: Source, checks: Mapping[str, Any]) -> Table:
+    asked = "Does the ranking depend on how many groups are masked?"
+    return _taus("Depth K", asked, checks.get("depths", ()), lambda point: f"{point['share']:.0%} of the groups")
 
 
-def _segments(source: Source, checks: Mapping[str, Any]) -> Table:
-    return _taus(
-        source,
-        checks.get("segments", ()),
-        "Segment length",
-        "Does the ranking depend on the length of a feature group? Kendall's tau with the default length.",
-        lambda point: f"{point['segment']} steps",
-    )
+def _segments(_: Source, checks: Mapping[str, Any]) -> Table:
+    asked = "Does the ranking depend on the length of a feature group?"
+    return _taus("Segment length", asked, checks.get("segments", ()), lambda point: f"{point['segment']} steps")
 
 
 def _diagnosticity(source: Source, checks: Mapping[str, Any]) -> Table:
-    return _estimates(
-        source,
-        "Diagnosticity of each metric",
-        "How often does an explanation beat a random ranking of the same window? 0.5 is chance.",
-        ("task", "metric"),
-        checks.get("diagnosticity", ()),
-        "value",
-        lambda row: (f"{row['cells']} cells", ""),
-        Scale(0, 1, 2, 98),
-        0.5,
-    )
+    asked = "How often does an explanation beat a random ranking of the same window? 0.5 is chance."
+    rows = checks.get("diagnosticity", ())
+    return _preferences(source, "Diagnosticity of each metric", asked, ("task", "metric"), rows, "{cells} cells")
 
 
 def _baselines(source: Source, checks: Mapping[str, Any]) -> Table:
@@ -264,17 +246,13 @@ def _planted_methods(source: Source, checks: Mapping[str, Any]) -> Table:
 
 
 def _planted_metrics(source: Source, checks: Mapping[str, Any]) -> Table:
-    return _estimates(
-        source,
-        "Planted forecasters: do metrics prefer the truth?",
+    asked = (
         "The true values against the same values dealt to other groups. A metric at 0.5 cannot see whether an "
-        "explanation is right; Stability is one by design.",
-        ("metric",),
-        checks.get("planted_metrics", ()),
-        "value",
-        lambda row: (f"n = {row['n']}", ""),
-        Scale(0, 1, 2, 98),
-        0.5,
+        "explanation is right; Stability is one by design."
+    )
+    rows = checks.get("planted_metrics", ())
+    return _preferences(
+        source, "Planted forecasters: do metrics prefer the truth?", asked, ("metric",), rows, "n = {n}"
     )
 
 
@@ -307,6 +285,7 @@ def _regimes(source: Source, checks: Mapping[str, Any]) -> Table:
     alpha = source.params.statistics.alpha
     rows = []
     for row in tested:
+        level = row["level"] or {}
         means = "; ".join(
             f"{method.replace('_', ' ')} "
             + ", ".join(f"{at.replace('_', ' ')} {number(mean, 2)}" for at, mean in by.items())
@@ -316,7 +295,8 @@ def _regimes(source: Source, checks: Mapping[str, Any]) -> Table:
             Box(number(row["statistic"])),
             Box(probability(row["p"])),
             Box(probability(row["p_holm"]), tone="no" if row["p_holm"] < alpha else ""),
-            Box(row["level"].get("branch", ""), f"p {probability(row['level'].get('p'))}"),
+            Box(level.get("branch", ""), f"p {probability(level.get('p_holm', level.get('p')))}"),
+            Box("; ".join(_regime_pair(pair, alpha) for pair in level.get("pairs", ()))),
             Box(means),
         )
         rows.append(Row((row["task"], row["model"], row["metric"]), boxes))
@@ -324,12 +304,19 @@ def _regimes(source: Source, checks: Mapping[str, Any]) -> Table:
     return Table(
         "Does the order of methods depend on the regime?",
         f"Permutation test of the interaction on window-centred scores: {significant} of {len(tested)} below {alpha:g} "
-        "after Holm. Level: whether a regime is harder as a whole.",
-        ("task", "model", "metric", "statistic", "p", "p (Holm)", "level", "means per regime"),
+        "after Holm. Level: whether a regime is harder as a whole (p under Holm); delta: Cliff's, of the scores of two "
+        "regimes, with its interval, * where they differ after Holm.",
+        ("task", "model", "metric", "statistic", "p", "p (Holm)", "level", "delta between regimes", "means per regime"),
         grid=tuple(rows),
         gaps=_reasons(checks.get("regimes", ()), "p_holm", ("task", "model", "metric")),
         folded=True,
     )
+
+
+def _regime_pair(pair: Mapping[str, Any], alpha: float) -> str:
+    names = f"{pair['one']} to {pair['other']}".replace("_", " ")
+    sure = "*" if pair["p_holm"] < alpha else ""
+    return f"{names} {number(pair['delta'], 2)}{sure} ({interval(pair['low'], pair['high'], 2)})"
 
 
 def _aliases(source: Source, checks: Mapping[str, Any]) -> Table:
@@ -397,13 +384,19 @@ def _estimates(
     return Table(title, question, labels, tuple(estimates), (), scale.axis(), _reasons(rows, value, labels), folded)
 
 
-def _taus(
-    source: Source,
-    rows: Sequence[Mapping[str, Any]],
-    title: str,
-    question: str,
-    column: Callable[[Mapping[str, Any]], str],
+def _preferences(
+    source: Source, title: str, question: str, labels: tuple[str, ...], rows: Iterable[Mapping[str, Any]], note: str
 ) -> Table:
+    """Shares of wins, drawn against chance."""
+    told: Callable[[Mapping[str, Any]], tuple[str, str]] = lambda row: (note.format_map(row), "")  # noqa: E731
+    return _estimates(source, title, question, labels, rows, "value", told, Scale(0, 1, 2, 98), 0.5)
+
+
+def _taus(
+    title: str, question: str, rows: Sequence[Mapping[str, Any]], column: Callable[[Mapping[str, Any]], str]
+) -> Table:
+    """Kendall's tau between the default ranking and that of each other choice, which `column` names."""
+    question += " Kendall's tau with the default."
     names = list(dict.fromkeys(column(point) for row in rows for point in row["points"]))
     grid = []
     for row in rows:

@@ -77,7 +77,8 @@ def render(source: Source) -> str:
     environment.filters["number"] = number
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals["anchor"] = anchor
-    return environment.get_template("page.html.j2").render(_content(source))
+    page = environment.get_template("page.html.j2").render(_content(source))
+    return "\n".join(line.strip() for line in page.splitlines() if line.strip()) + "\n"  # indentation is a tenth of it
 
 
 def _content(source: Source) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Pairs:
 def all_pairs(board: Mapping[str, Any]) -> Pairs | None:
     """The pairs of a board's ranked entries; None where nothing was tested."""
     found, names = board.get("pairs"), [name.replace("_", " ") for name in board["ranked"]]
-    if not found or len(names) < 2:
+    if not found:
         return None
     m = len(names)
     i, j = np.triu_indices(m, 1)
@@ -53,12 +53,12 @@ def all_pairs(board: Mapping[str, Any]) -> Pairs | None:
         element("path", {"class": "lattice", "d": _lattice(m)}),
     )
     rows = (
-        element("text", {"x": left - 4, "y": top + side * k + side * 0.72, "text-anchor": "end"}, f"{name} {k + 1}")
+        element("text", {"x": left - 4, "y": round(top + side * (k + 0.72), 1)}, f"{name} {k + 1}")
         for k, name in enumerate(names[:-1])
     )
     step = 1 if m <= FEW else 5
     columns = (
-        element("text", {"x": left + side * (k + 0.5), "y": top - 4, "text-anchor": "middle"}, str(k + 1))
+        element("text", {"x": left + side * (k + 0.5), "y": top - 4}, str(k + 1))
         for k in range(1, m)
         if (k + 1) % step == 0
     )
@@ -70,7 +70,7 @@ def all_pairs(board: Mapping[str, Any]) -> Pairs | None:
             "viewBox": f"0 0 {width} {height}", "width": width, "height": height, "role": "img",
             "aria-label": f"{apart} of {len(p)} pairs differ", "data-at": f"{left} {top} {side}",
         },
-        squares, joined(rows), joined(columns),
+        squares, element("g", {"class": "r"}, joined(rows)), element("g", {"class": "c"}, joined(columns)),
     )  # fmt: skip
     numbers = " ".join(f"{round(1000 * a)},{round(100 * b)}" for a, b in zip(p, effect, strict=True))
     return Pairs(picture, apart, len(p), ";".join(names), numbers)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from explainbench.analysis.board import SCHEMA
 from explainbench.analysis.reliability import Matrix, reliability_matrix
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput, Corrupt
@@ -192,6 +193,8 @@ def _boards(workspace: Workspace) -> Mapping[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("boards"), list):
         raise Corrupt(f"{path} is not a leaderboard; run `explainbench leaderboard` again.")
+    if content.get("schema") != SCHEMA:
+        raise Corrupt(f"{path} was written by another version of explainbench; run `explainbench leaderboard` again.")
     return {"flagged": {}, "failed": {}, "missing": [], "verified": False, "banner": "", "protocol": ""} | content
 
 

@@ -73,7 +73,7 @@ class Scale:
     def __call__(self, value: float) -> float:
         """The position of a value; values outside are put on the edge."""
         share = min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
-        return round(self.start + share * (self.end - self.start), 2)
+        return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, most: int = 4) -> tuple[float, ...]:
         """Round values within the scale, at most `most` of them."""

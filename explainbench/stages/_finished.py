@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cache
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from explainbench.analysis.ablation import component_shares, weight_sensitivity
 from explainbench.analysis.aliases import alias_classes
 from explainbench.analysis.board import Entry
 from explainbench.analysis.boards import check_entries, scores_from_columns
-from explainbench.analysis.comparisons import holm, independent_groups
+from explainbench.analysis.comparisons import cliffs_delta_interval, holm, independent_groups, unpaired
 from explainbench.analysis.composites import Parts
 from explainbench.analysis.intervals import resample_indices
 from explainbench.analysis.normalise import SHIPPED, Bounds, load_bounds
 from explainbench.analysis.sanity import (
-    baseline_place,
+    baseline_places,
     disagreement,
     effective_metrics,
     estimate,
@@ -30,7 +31,7 @@ from explainbench.core.arrays import Floats, Texts
 from explainbench.core.cell import Cell, stream
 from explainbench.core.errors import NotApplicable, Pending
 from explainbench.core.files import read_json
-from explainbench.core.params import Params
+from explainbench.core.params import Params, StatisticsParams
 from explainbench.core.registry import METHODS, METRICS
 from explainbench.core.workspace import Workspace
 from explainbench.store import CellStore, StoredCell
@@ -43,7 +44,7 @@ COMPONENTS = {  # composites of more than one component, and what these are; DSS
 }
 JUDGED = ("faithfulness_skill", "stability", "fidelity")  # per-window scores on which baselines and regimes are shown
 DEFINED = 0.9  # share of windows on which a method has a score, below which it is left out of a comparison
-RESAMPLES = 2_000  # of correlations between metrics
+RESAMPLES = 2_000  # of correlations between metrics, and of differences between regimes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,24 +187,31 @@ def _suitability(grid: Grid, params: Params, entry: Entry) -> list[float]:
 
 
 def baselines(grid: Grid, params: Params) -> list[dict[str, Any]]:
-    """Where random, recency, seasonal-lag and oracle rankings stand among the methods of each model."""
-    rows = []
+    """Where random, recency, seasonal-lag and oracle rankings stand among the methods of each model.
+
+    Holm is over the comparisons of all models and baselines of a (task, metric).
+    """
+    families: dict[tuple[str, str], list[tuple[dict[str, Any], Floats, dict[str, Floats]]]] = {}
     for task, model, metric in _judged(grid):
         methods = {each.entry.cell.method: scores_of(each.entry, metric) for each in grid.ranked(task, model)}
         methods = {name: scores for name, scores in methods.items() if len(scores)}
         for cell, each in grid.cells.items():
             scores = scores_of(each.entry, metric)
-            if not each.entry.baseline or (cell.task, cell.model) != (task, model) or not len(scores):
-                continue
-            row: dict[str, Any] = {"task": task, "model": model, "metric": metric, "baseline": cell.method}
+            if each.entry.baseline and (cell.task, cell.model) == (task, model) and len(scores):
+                row: dict[str, Any] = {"task": task, "model": model, "metric": metric, "baseline": cell.method}
+                families.setdefault((task, metric), []).append((row, scores, methods))
+    for family in families.values():
+        places = baseline_places([(scores, methods) for _, scores, methods in family], params.statistics.alpha)
+        for (row, scores, _), place in zip(family, places, strict=True):
             try:
-                row |= interval(scores, params)
-                row |= asdict(baseline_place(scores, methods, params.statistics.alpha))
-                row["reason"] = ""
+                found = interval(scores, params)
+                if place is None:
+                    raise NotApplicable("no method shares two windows with the baseline")
+                row |= found | asdict(place) | {"reason": ""}
             except NotApplicable as gap:
                 row |= {"value": None, "low": None, "high": None, "place": None, "reason": gap.reason}
-            rows.append(row)
-    return rows
+    rows = [row for family in families.values() for row, _, _ in family]
+    return sorted(rows, key=lambda row: (row["task"], row["model"]))
 
 
 def diagnosticity(grid: Grid, params: Params) -> list[dict[str, Any]]:
@@ -277,7 +285,9 @@ def metric_disagreement(grid: Grid, params: Params) -> list[dict[str, Any]]:
 def regimes(grid: Grid, params: Params) -> list[dict[str, Any]]:
     """Scores per regime of each model's methods, with an interaction test, Holm over the models of (task, metric).
 
-    level: the test of three or more regimes on the window's mean score, by the branch that its gate took.
+    level: whether regimes differ in the windows' mean score: the test of three or more by the branch that its gate
+    took, and Cliff's delta with its interval and Mann-Whitney's p for each pair of them. Every p is corrected by Holm
+    over the models of (task, metric), those of pairs over the pairs of all models.
     """
     rows: list[dict[str, Any]] = []
     for task, model, metric in _judged(grid):
@@ -295,20 +305,30 @@ def regimes(grid: Grid, params: Params) -> list[dict[str, Any]]:
             found = regime_interaction(kept, regime[defined], rng)
             row |= {"methods": found.means, "statistic": found.statistic, "p": found.p, "n": found.n}
             whole = np.mean(list(kept.values()), axis=0)
-            kinds = sorted(found.n)
-            row["level"] = None
-            if len(kinds) >= 3:
-                level = independent_groups({kind: whole[regime[defined] == kind] for kind in kinds})
-                row["level"] = {"branch": level.branch, "why": level.why, "p": level.p}
+            groups = {kind: whole[regime[defined] == kind] for kind in sorted(found.n)}
+            rng = stream(params.seed, "checks", "levels", task, model, metric)
+            row["level"] = _level(groups, params.statistics, rng) if len(groups) >= 3 else None
         except NotApplicable as gap:
             row["reason"] = gap.reason
         rows.append(row)
-    for task in grid.tasks():
-        for metric in JUDGED:
-            family = [row for row in rows if (row["task"], row["metric"]) == (task, metric) and row["p"] is not None]
-            for row, p in zip(family, holm(np.array([row["p"] for row in family])), strict=True):
-                row["p_holm"] = float(p)
+    for task, metric in product(grid.tasks(), JUDGED):
+        tested = [row for row in rows if (row["task"], row["metric"]) == (task, metric) and row["p"] is not None]
+        levels = [row["level"] for row in tested if row["level"] is not None]
+        for family in (tested, levels, [pair for level in levels for pair in level["pairs"]]):
+            for each, p in zip(family, holm(np.array([each["p"] for each in family])), strict=True):
+                each["p_holm"] = float(p)
     return rows
+
+
+def _level(groups: Mapping[str, Floats], statistics: StatisticsParams, rng: np.random.Generator) -> dict[str, Any]:
+    """Three or more regimes, each the mean score of its windows, as a whole and two by two."""
+    whole = independent_groups(groups, statistics.alpha)
+    pairs = []
+    for one, other in combinations(groups, 2):
+        test = unpaired(groups[one], groups[other])
+        low, high = cliffs_delta_interval(groups[one], groups[other], RESAMPLES, rng, statistics.confidence)
+        pairs.append({"one": one, "other": other, "delta": test.delta, "low": low, "high": high, "p": test.p})
+    return {"branch": whole.branch, "why": whole.why, "p": whole.p, "pairs": pairs}
 
 
 def aliases(grid: Grid) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from explainbench.analysis.board import Entry, board_json
+from explainbench.analysis.board import SCHEMA, Entry, board_json
 from explainbench.analysis.boards import build_boards, scores_from_columns
 from explainbench.analysis.normalise import Bound, Bounds
 from explainbench.core.errors import BadInput, Corrupt
@@ -18,6 +18,7 @@ from explainbench.core.params import Params
 from explainbench.core.provenance import sha256_json
 from explainbench.report.checklist import checklist
 from explainbench.report.page import SECTIONS, TEMPLATES, build_report, render
+from explainbench.report.pairs import all_pairs
 from explainbench.report.source import anchor, read_source
 
 METHODS = ("shap", "lime", "integrated_gradients")
@@ -111,7 +112,7 @@ def write_boards(project, params, entries, **changes):
         row["verified"] = True
     lock = json.loads(project.workspace.lock.read_text())["cells"] if project.workspace.lock.is_file() else {}
     document = {
-        "schema": 1, "suite": "energy", "protocol": "test-1", "inputs_sha256": sha256_json(lock), "verified": True,
+        "schema": SCHEMA, "suite": "energy", "protocol": "test-1", "inputs_sha256": sha256_json(lock), "verified": True,
         "flagged": {}, "failed": {}, "missing": [], "banner": "Synthetic data.", "boards": boards,
     }  # fmt: skip
     write_json(project.workspace.results / "leaderboard.json", document | changes)
@@ -229,6 +230,9 @@ def test_without_boards_a_sentence_and_exit(project, params):
         read_source(project.workspace, params)
     write_json(project.workspace.results / "leaderboard.json", [1])
     with pytest.raises(Corrupt, match="is not a leaderboard"):
+        read_source(project.workspace, params)
+    write_boards(project, params, [], schema=1)
+    with pytest.raises(Corrupt, match="another version of explainbench; run `explainbench leaderboard`"):
         read_source(project.workspace, params)
 
 
@@ -405,7 +409,9 @@ CHECKS = {
     "regimes": [
         {"task": "T1", "model": "lstm", "metric": "stability", "methods": {"shap": {"peak": 0.7, "ramp": 0.8}},
          "n": {"peak": 4}, "statistic": 1.2, "p": 0.01, "p_holm": 0.02,
-         "level": {"branch": "anova", "why": "", "p": 0.5}, "reason": ""}
+         "level": {"branch": "anova", "why": "", "p": 0.25, "p_holm": 0.5, "pairs": [
+             {"one": "off_peak", "other": "ramp", "delta": 0.4, "low": 0.1, "high": 0.7, "p": 0.01, "p_holm": 0.03}
+         ]}, "reason": ""}
     ],
     "aliases": [{"task": "T1", "model": "lstm", "compared": [*METHODS], "classes": ["lime=shap"]}],
     "determinism": [
@@ -425,7 +431,8 @@ def test_every_check_is_told_with_its_numbers_and_its_gaps(finished, params):
         "off-diagonal 0.97 (0.70\u20131.20)", "place 4 among 3 methods; significantly above it: shap",
         "T1 fidelity: no random ranking", "0.80 ignores", "finds 100%, error 5e-15",
         "the context is shorter than a day", "1.6 independent metrics of 2", "\u22120.90 to 0.30",
-        "1 of 1 below 0.05", "1 of 1 models have such a class", "lime=shap", "0 of 1, not shap", "ignores the weights",
+        "1 of 1 below 0.05", "off peak to ramp 0.40* (0.10\u20130.70)", "p 0.5", "1 of 1 models have such a class",
+        "lime=shap", "0 of 1, not shap", "ignores the weights",
     ):  # fmt: skip
         assert words in text, words
     known = set(page.ids)
@@ -513,6 +520,34 @@ def test_the_report_is_logged_once_per_state(finished, params, tracking):
     assert store.artifact(current, "report.html").read_bytes() == path.read_bytes()
 
 
+def test_all_pairs_are_drawn_and_told(finished, params):
+    _, page = page_of(finished, params)
+    boards = json.loads((finished.workspace.results / "leaderboard.json").read_text())["boards"]
+    tested = [board for board in boards if board["pairs"]]
+    drawn = [given for tag, given in page.tags if tag == "div" and "data-pairs" in given]
+    assert len(drawn) == len(tested) > 2
+    for given in drawn:
+        m = len(given["data-names"].split(";"))
+        assert len(given["data-pairs"].split()) == m * (m - 1) // 2
+    names = {";".join(board["ranked"]).replace("_", " ") for board in tested}
+    assert {given["data-names"] for given in drawn} == names
+    family = next(board["family"] for board in tested if board["view"] == "methods")
+    assert f"{family['name']}; {family['size']} on 1 board" in page.text
+
+
+@pytest.mark.parametrize(
+    ("p", "effect", "shade"),
+    [(0.04, 0.4, "q1"), (0.04, 0.5, "q2"), (0.04, 0.9, "q4"), (0.06, 0.9, "q0"), (0.01, -0.3, "qx")],
+)
+def test_a_pair_is_shaded_by_its_effect_where_it_differs(p, effect, shade):
+    board = {"ranked": ["a", "b"], "alpha": 0.05, "pairs": {"p_holm": [p], "effect": [effect]}}
+    found = all_pairs(board)
+    assert found is not None
+    assert f'class="{shade}" d="M1 0h1v1h-1z"' in found.picture
+    assert (found.apart, found.count, found.numbers) == (p < 0.05, 1, f"{1000 * p:.0f},{100 * effect:.0f}")
+    assert all_pairs(board | {"pairs": None}) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
 def test_in_a_browser(finished, params, tmp_path, width, scheme):
@@ -531,6 +566,11 @@ def test_in_a_browser(finished, params, tmp_path, width, scheme):
         page.on("request", lambda request: said.append(request.url) if request.url != path.as_uri() else None)
         page.goto(path.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") == width  # nothing sticks out
+        page.locator(".pairs summary:visible").first.click()
+        page.locator(".pairs svg:visible").first.locator("path").first.hover()
+        assert re.fullmatch(
+            r".+ against .+: p [=<] [\d.]+ \(Holm\), effect -?[\d.]+", page.locator("output:visible").first.inner_text()
+        )
         link = page.locator("#boards table a").first
         link.click()
         drawer = page.locator("#drawer")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from explainbench.analysis.board import Entry
+from explainbench.analysis.comparisons import holm
 from explainbench.core.cell import Cell, Score, Skipped
 from explainbench.core.errors import BadInput
 from explainbench.core.params import load_params
@@ -130,6 +131,13 @@ def test_regimes_and_their_interaction(params):
     assert row["p_holm"] == row["p"]
     assert row["methods"]["lime"]["ramp"] < row["methods"]["lime"]["peak"] - 0.3
     assert row["level"]["branch"] in ("anova+games-howell", "kruskal-wallis+dunn")
+    assert row["level"]["p_holm"] == row["level"]["p"]  # one model is a family of one
+    pairs = row["level"]["pairs"]
+    assert [(pair["one"], pair["other"]) for pair in pairs] == [
+        ("off_peak", "peak"), ("off_peak", "ramp"), ("peak", "ramp"),
+    ]  # fmt: skip
+    assert all(pair["low"] <= pair["delta"] <= pair["high"] for pair in pairs)
+    assert [pair["p_holm"] for pair in pairs] == pytest.approx(holm(np.array([pair["p"] for pair in pairs])))
     (even,) = by(_finished.regimes(cells, params), metric="faithfulness_skill")
     assert even["p"] > 0.01
 

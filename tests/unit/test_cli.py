@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 
 def explainbench(*arguments, cwd=None, **environment):
@@ -58,3 +59,20 @@ def test_lists_are_json_for_scripts(root):
     methods = json.loads(explainbench("--root", root, "list", "methods", "--json").stdout)
     assert {"shap", "lime", "integrated_gradients", "random"} <= {row["name"] for row in methods}
     assert all(len(row["what"]) > 20 for row in methods)
+
+
+@pytest.mark.parametrize(("flags", "checked"), [([], []), (["--checks"], ["checks"])])
+def test_run_goes_through_the_stages_in_the_pipelines_order(root, tmp_path, monkeypatch, flags, checked):
+    from explainbench.cli import pipeline
+    from explainbench.cli.__main__ import app
+    from explainbench.stages import data
+
+    called = []
+    monkeypatch.setattr(data, "verify_data", lambda *given: None)
+    stages = ("data_windows", "pretrain", "fit", "evaluate", "profile_command", "publish", "checks", "contexts")
+    for name in (*stages, "leaderboard", "report_command"):
+        monkeypatch.setattr(pipeline, name, lambda *given, _name=name, **named: called.append(_name))
+    result = CliRunner().invoke(app, ["--root", str(root), "--output", str(tmp_path), "run", *flags])
+    assert result.exit_code == 0, result.output
+    last = ["contexts", "leaderboard", "report_command", "publish"]  # boards and report are published too
+    assert called == [*stages[:6], *checked, *last]

@@ -5,7 +5,7 @@ from scipy import stats
 from explainbench.analysis.intervals import resample_indices
 from explainbench.analysis.sanity import (
     Estimate,
-    baseline_place,
+    baseline_places,
     disagreement,
     effective_metrics,
     estimate,
@@ -35,17 +35,27 @@ def test_an_estimate_of_one_window_is_not_applicable():
 def test_baseline_place_by_hand():
     base = rng(1).normal(size=20)
     methods = {"better": base + 1, "worse": base - 1, "equal": base.copy(), "gone": np.full(20, np.nan)}
-    place = baseline_place(base, methods)
+    (place,) = baseline_places([(base, methods)])
+    assert place is not None
     assert (place.place, place.above, place.below, place.methods) == (2, ("better",), ("worse",), 3)
+
+
+def test_baselines_that_are_placed_together_share_one_holm():
+    """Six windows, all better: p = 2/64, which is sure alone (0.031) and not among two (0.0625)."""
+    base = np.arange(6.0)
+    one = (base, {"better": base + np.arange(1.0, 7.0)})
+    assert [place and place.above for place in baseline_places([one])] == [("better",)]
+    assert [place and place.above for place in baseline_places([one, one])] == [(), ()]
 
 
 def test_a_nan_window_leaves_only_its_own_pair():
     base = rng(1).normal(size=20)
     other = base + 1
     other[:5] = np.nan
-    assert baseline_place(base, {"other": other}).above == ("other",)
-    with pytest.raises(NotApplicable, match="no method shares two windows"):
-        baseline_place(base, {"other": np.full(20, np.nan)})
+    (place, nothing) = baseline_places([(base, {"other": other}), (base, {"other": np.full(20, np.nan)})])
+    assert place is not None
+    assert place.above == ("other",)
+    assert nothing is None
 
 
 def test_preference_counts_ties_half_and_keeps_nan():
