@@ -15,7 +15,7 @@ from mlflow_plugins._chain import Link, same
 from mlflow_plugins._mlflow import complete
 from mlflow_plugins._run_links import Runs, history_links, runs_of, seal_links
 from mlflow_plugins._site import Site, changes
-from mlflow_plugins.leaderboard import CONTENT, board_csv, markdown
+from mlflow_plugins.leaderboard import CONTENT, SCHEMA, board_csv, markdown
 from mlflow_plugins.publish import PREFIX, boards_path
 
 if TYPE_CHECKING:
@@ -162,6 +162,9 @@ def _board_run_links(site: Site, suite: str, board: Mapping[str, Any]) -> Iterat
 def file_links(site: Site, suite: str, document: Mapping[str, Any]) -> Iterator[Link]:
     """The suite's files of boards: whole, made from the present lock and profile, and telling one story."""
     path = boards_path(site.workspace, suite)
+    if document.get("schema") != SCHEMA:
+        detail = f"of schema {document.get('schema')}, this version writes {SCHEMA}; run `explainbench leaderboard`"
+        yield Link(f"{path.name}: beside it", "", "", None, f"tables are not compared: {detail}")
     carried = document.get(CONTENT)
     if carried is None:
         yield Link(path.name, "", "", None, "made before boards' files carried a digest")
@@ -179,7 +182,7 @@ def file_links(site: Site, suite: str, document: Mapping[str, Any]) -> Iterator[
         timed = site.once("profile.json", lambda: sha256_json(read_json(profile)))
         yield same(f"{path.name}: profile", document["profile_sha256"], timed, "digest of profile.json", stale)
     tables = {".csv": lambda: board_csv(document["boards"]), ".md": lambda: markdown(document)}
-    for suffix, write in tables.items():
+    for suffix, write in tables.items() if document.get("schema") == SCHEMA else ():
         other = path.with_suffix(suffix)
         if other.is_file():
             content, text = write(), other.read_bytes().decode(errors="replace")

@@ -131,6 +131,9 @@ def model_links(site: Site, stored: StoredCell) -> Iterator[Link]:
     folder = site.workspace.models / spec.cell.task / spec.cell.model
     card_path, where = folder / "card.json", f"{spec.cell.task}/{spec.cell.model}"
     restore = "fitted again, or altered; `dvc checkout` restores what dvc.lock names"
+    if not site.bundle and not site.workspace.models.is_dir():
+        yield Link("model card", spec.model_card_sha256, "", None, "there is no models/ here; run `dvc pull` or fit")
+        return
     found = site.once(("card", where), lambda: sha256_file(card_path) if card_path.is_file() else "missing")
     yield same("model card", spec.model_card_sha256, found, f"{where}/card.json", restore)
     if found == "missing":
@@ -175,6 +178,9 @@ def data_links(site: Site, stored: StoredCell) -> Iterator[Link]:
     """The dataset's part of the manifest, and every data file against it."""
     spec = stored.record.spec
     root = site.workspace.root
+    if not site.bundle and not (root / MANIFEST).is_file() and not site.workspace.data.is_dir():
+        yield Link("dataset manifest", spec.dataset_sha256, "", None, f"there is neither {MANIFEST} nor data/ here")
+        return
     found = site.once(("dataset", spec.dataset), lambda: dataset_sha256(root, spec.dataset))
     cause = f"{MANIFEST} was written anew or altered; `git diff {MANIFEST}` says which"
     yield same("dataset manifest", spec.dataset_sha256, found, f"part of {MANIFEST} about {spec.dataset}", cause)
@@ -217,6 +223,11 @@ def input_links(site: Site, stored: StoredCell) -> Iterator[Link]:
     ):
         detail = f"{spec.dataset}, {spec.weights_source} weights"
         yield same(title, getattr(spec, key), getattr(now, key), detail, "changed or altered since; evaluate again")
+    then, there = (dict(side.parameters.get("task") or {}) for side in (spec, now))
+    if "energy_cell" in then:  # whose stored explanations the cell judges
+        cause = "it was evaluated again since, or altered; evaluate this suite again"
+        found = str(there.get("result_digest", "missing"))
+        yield same("energy cell", then["result_digest"], found, str(then["energy_cell"]), cause)
 
 
 def dvc_links(site: Site, stored: StoredCell) -> Iterator[Link]:

@@ -32,7 +32,7 @@ COMMITTED = (
 )
 CODE = ("explainbench", "mlflow_plugins")  # a changed source is named where a cell used it
 MANY = {"matrix", "foreach"}  # keys of a stage of dvc.yaml that is many, each named `stage@item`
-SHOWN = 4  # altered values that are named per file
+SHOWN = 4  # altered values that are named per file, and cells that are missing
 
 
 def project_links(site: Site) -> list[Link]:
@@ -54,9 +54,12 @@ def lock_links(site: Site) -> Iterator[Link]:
     yield same(path.name, _digest(written), _digest(content), f"{len(site.lock)} cells", cause)
     there = {folder.name.rsplit(".", 1)[-1] for folder in CellStore(site.workspace.cells).folders()}
     listed = {cell_id[:16] for cell_id in site.lock}
-    for short in sorted(listed - there) if not site.bundle else ():
-        cause = "its folder is gone or was renamed; run `explainbench evaluate`"
+    gone = [] if site.bundle else sorted(listed - there)
+    cause = "its folder is gone or was renamed; run `explainbench evaluate`"
+    for short in gone[:SHOWN]:
         yield Link(f"cell {short}", "a folder in cells/", "missing", False, cause)
+    if len(gone) > SHOWN:
+        yield Link("cells", f"{len(listed)} folders in cells/", f"{len(gone) - SHOWN} more missing", False, cause)
 
 
 def _digest(text: str) -> str:

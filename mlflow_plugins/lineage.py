@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -119,7 +119,9 @@ def audit_bundle(path: Path, recompute: Callable[[Workspace], Recompute] | None 
     """
     with opened(path) as workspace:
         yield Chain(path.name, "", None, tuple(in_part("bundle", bundle_links(workspace.root))))
-        yield from audit_all(workspace, None if recompute is None else recompute(workspace), None, bundle=True)
+        chains = audit_all(workspace, None if recompute is None else recompute(workspace), None, bundle=True)
+        yield replace(next(chains), cell=f"the project in {path.name}")  # not a temporary folder's name
+        yield from chains
 
 
 def bundle_links(folder: Path) -> Iterator[Link]:

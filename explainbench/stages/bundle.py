@@ -20,7 +20,8 @@ from explainbench.core.errors import BadInput
 from explainbench.core.files import write_bytes
 from explainbench.core.provenance import blob_id, sha256_file
 from explainbench.core.workspace import Workspace
-from explainbench.store import DETERMINISTIC, MEASURED, RECORD, StoredCell, first_problem
+from explainbench.stages._energy_cells import energy_folders, energy_name
+from explainbench.store import DETERMINISTIC, MEASURED, RECORD, CellStore, StoredCell, first_problem
 
 if TYPE_CHECKING:
     from rocrate.rocrate import ROCrate
@@ -56,8 +57,10 @@ class Exported:
 def export_bundle(workspace: Workspace, cells: Sequence[StoredCell], path: Path, title: str) -> Exported:
     """Write the cells, their models, windows, data, code, parameters, lock and boards to the zip `path`.
 
-    The same state gives the same bytes. Raises BadInput when a cell does not verify or something behind it is missing.
+    With a cell of another suite that is about an energy cell goes that cell, too. The same state gives the same bytes.
+    Raises BadInput when a cell does not verify or something behind it is missing.
     """
+    cells = _with_those_judged(workspace, cells)
     for stored in cells:
         problem = first_problem(stored)
         if problem is not None:
@@ -112,6 +115,17 @@ def read_crate(folder: Path) -> dict[str, str]:
         raise BadInput(f"{METADATA} is no RO-Crate: {error}") from error
 
 
+def _with_those_judged(workspace: Workspace, cells: Sequence[StoredCell]) -> list[StoredCell]:
+    """The cells, and the energy cells that some of them judge."""
+    there, store = energy_folders(workspace), CellStore(workspace.cells)
+    found = {stored.folder: stored for stored in cells}
+    for stored in cells:
+        folder = None if stored.cell.suite == "energy" else there.get(energy_name(stored.cell))
+        if folder is not None and folder not in found:
+            found[folder] = store.read(folder)
+    return list(found.values())
+
+
 def _members(workspace: Workspace, cells: Sequence[StoredCell]) -> Iterator[tuple[Path, str]]:
     """(file, its name in the bundle), each once."""
     root, output = workspace.root, workspace.output
@@ -120,11 +134,18 @@ def _members(workspace: Workspace, cells: Sequence[StoredCell]) -> Iterator[tupl
     wanted += [*sorted(workspace.results.glob("*.md")), *(item for item in sorted(workspace.data.rglob("*")))]
     for stored in cells:
         spec = stored.record.spec
-        wanted += [stored.folder / name for name in (RECORD, *DETERMINISTIC, MEASURED)] + stored.figures()
+        for path in [*(stored.folder / name for name in (RECORD, *DETERMINISTIC, MEASURED)), *stored.figures()]:
+            if path.is_file():
+                yield path, f"{_place(stored)}/{path.relative_to(stored.folder).as_posix()}"
         wanted += sorted((workspace.models / spec.cell.task / spec.cell.model).glob("*"))
         wanted += sorted(workspace.windows.glob(f"{spec.cell.task}.*"))
     for path in dict.fromkeys(path for path in wanted if path.is_file()):
         yield path, path.relative_to(output if path.is_relative_to(output) else root).as_posix()
+
+
+def _place(stored: StoredCell) -> str:
+    """The cell's folder in the bundle, also of a superseded cell whose files only its run still has."""
+    return CellStore(Path("cells")).folder(stored.cell, stored.record.cell_id).as_posix()
 
 
 def _copy_code(cells: Sequence[StoredCell], folder: Path) -> None:
@@ -193,15 +214,18 @@ def _describe(folder: Path, cells: Sequence[StoredCell], title: str) -> None:
         act(f"windows/{task}", "benchmark windows cut", inputs, under(f"build/windows/{task}."))
     for task, model in sorted({(stored.cell.task, stored.cell.model) for stored in cells}):
         act(f"fit/{task}/{model}", "forecaster fitted", inputs, under(f"models/{task}/{model}/"))
+    energy = {stored.cell: stored for stored in cells if stored.cell.suite == "energy"}
     for stored in cells:
         cell = stored.cell
         behind = under(f"build/windows/{cell.task}.", f"models/{cell.task}/{cell.model}/", "params.yaml")
-        made = under(f"cells/{stored.folder.name}/")
-        record = files[f"cells/{stored.folder.name}/{RECORD}"]
+        if cell.suite != "energy" and energy_name(cell) in energy:
+            behind += under(f"{_place(energy[energy_name(cell)])}/")
+        made = under(f"{_place(stored)}/")
+        record = files[f"{_place(stored)}/{RECORD}"]
         record["identifier"] = [stored.record.cell_id, stored.record.result_digest]
         record["about"] = str(cell)
         act(f"evaluate/{cell}", "cell explained and scored", behind, made)
-    records = [files[f"cells/{stored.folder.name}/{RECORD}"] for stored in cells]
+    records = [files[f"{_place(stored)}/{RECORD}"] for stored in cells]
     act("leaderboard", "boards built", [*records, *under("cells.lock.json")], under("results/"))
     crate.metadata.write(folder)
 

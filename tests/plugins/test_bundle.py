@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import zipfile
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,13 +13,14 @@ from typer.testing import CliRunner
 from explainbench.cli.__main__ import app
 from explainbench.core.errors import BadInput, Corrupt
 from explainbench.core.files import write_json
-from explainbench.core.provenance import sha256_file
+from explainbench.core.provenance import canonical_json, sha256_file, sha256_json
 from explainbench.core.record import CellRecord
+from explainbench.core.workspace import Workspace
 from explainbench.stages.bundle import CHECKSUMS, METADATA, export_bundle
 from explainbench.stages.diff import diff
 from explainbench.stages.sign import NAME as SIGNATURE
 from explainbench.stages.sign import sign, signature_problems
-from explainbench.store import write_lock
+from explainbench.store import CellStore, write_lock
 from mlflow_plugins._page import write_page
 from mlflow_plugins.lineage import audit, audit_all, audit_bundle, cells_of
 
@@ -64,7 +66,7 @@ def test_a_bundle_is_the_same_bytes_and_audits_alone(project, made, bundle, tmp_
     shutil.rmtree(project.workspace.root)
     chains = list(audit_bundle(bundle))
     assert broken(chains) == set()
-    assert chains[-1].cell == "energy/T1/lstm/shap"
+    assert [chains[1].cell, chains[-1].cell] == ["the project in cell.zip", "energy/T1/lstm/shap"]
     assert {link.name: link.ok for link in chains[-1].links}["source modules"] is True
     assert cell_links(chains) == cell_links([here])
 
@@ -87,6 +89,31 @@ def test_the_crate_says_how_each_file_came_about(bundle):
     assert graph["./"]["datePublished"] == "2024-01-01"
 
 
+def test_a_cell_about_an_energy_cell_brings_it_along(project, made, tmp_path):
+    record = made[0].record
+    spec = record.spec.model_copy(update={"cell": record.spec.cell.model_copy(update={"suite": "axe"})})
+    about = record.model_copy(update={"spec": spec, "cell_id": sha256_json(spec.model_dump(mode="json"))})
+    folder = CellStore(project.workspace.cells).folder(spec.cell.cell, about.cell_id)
+    shutil.copytree(made[0].folder, folder)
+    (folder / "record.json").write_bytes(canonical_json(about.model_dump(mode="json")) + b"\n")
+    stored = CellStore(project.workspace.cells).read(folder)
+    project.lock(*made, stored)
+    done = export_bundle(project.workspace, [stored], tmp_path / "axe.zip", "axe/T1/lstm/shap")
+    assert done.cells == 2
+    with zipfile.ZipFile(tmp_path / "axe.zip") as archive:
+        graph = {entity["@id"]: entity for entity in json.loads(archive.read(METADATA))["@graph"]}
+    used = {item["@id"] for item in graph[f"cells/{folder.name}/scores.parquet"]["wasDerivedFrom"]}
+    assert f"cells/{made[0].folder.name}/explanations.npz" in used
+
+
+def test_a_superseded_cell_is_exported_from_its_runs_files(project, made, tmp_path):
+    elsewhere = tmp_path / "run" / "artifacts"
+    shutil.copytree(made[0].folder, elsewhere)
+    export_bundle(project.workspace, [replace(made[0], folder=elsewhere)], tmp_path / "cell.zip", "a run")
+    with zipfile.ZipFile(tmp_path / "cell.zip") as archive:
+        assert f"cells/{made[0].folder.name}/record.json" in archive.namelist()
+
+
 def rewritten(bundle, name, change, target, *, consistent=False):
     """The bundle with one file changed; `consistent`: whoever did it wrote list and metadata anew."""
     with zipfile.ZipFile(bundle) as archive:
@@ -104,6 +131,30 @@ def rewritten(bundle, name, change, target, *, consistent=False):
         for entry, content in files.items():
             archive.writestr(entry, content)
     return target
+
+
+def test_a_folder_of_cells_and_a_lock_is_audited_as_far_as_it_goes(project, made, tmp_path):
+    shutil.copytree(project.workspace.cells, tmp_path / "cells")
+    shutil.copy(project.workspace.lock, tmp_path)
+    there = Workspace(tmp_path, tmp_path)
+    chains = list(audit_all(there))
+    assert broken(chains) == set()
+    unchecked = {link.name for link in chains[-1].links if link.ok is None}
+    assert {"model card", "windows", "dataset manifest", "parameters"} <= unchecked
+    write_lock(there.lock, {f"{number:016x}".ljust(64, "0"): "0" * 64 for number in range(50)})
+    (project_chain, *_) = audit_all(there)
+    assert len(project_chain.broken) == 5  # not one for each of fifty
+    assert project_chain.broken[-1].found == "46 more missing"
+
+
+def test_boards_of_another_schema_are_not_called_altered(project, made):
+    path = project.workspace.results / "leaderboard.json"
+    write_json(path, json.loads(path.read_text()) | {"schema": 0})
+    path.with_suffix(".md").write_text("another page")
+    (link,) = (
+        link for chain in audit_all(project.workspace) for link in chain.links if link.name.endswith("beside it")
+    )
+    assert (link.state, "of schema 0, this version writes" in link.detail) == ("unchecked", True)
 
 
 @pytest.mark.parametrize(
