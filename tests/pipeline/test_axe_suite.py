@@ -11,7 +11,8 @@ import oracles
 import pytest
 import yaml
 
-from explainbench.analysis.boards import Entry, scores_from_columns
+from explainbench.analysis.board import Entry
+from explainbench.analysis.boards import scores_from_columns
 from explainbench.analysis.suites import disagreement, load_boards, suite_boards
 from explainbench.core.cell import Cell, Score, stream
 from explainbench.core.errors import BadInput, Corrupt, ExplainBenchError, Unavailable

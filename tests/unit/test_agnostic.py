@@ -6,7 +6,7 @@ import numpy as np
 import oracles
 import pytest
 
-from explainbench.analysis.boards import Entry, Resampled
+from explainbench.analysis.board import Entry, Resampled
 from explainbench.analysis.boards_agnostic import build
 from explainbench.core.cell import Cell, Score, Skipped, stream
 from explainbench.core.dataset import TaskData
