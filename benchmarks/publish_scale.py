@@ -26,8 +26,8 @@ from explainbench.core.provenance import canonical_json, sha256_json
 from explainbench.core.record import CellRecord
 from explainbench.core.workspace import Workspace
 from explainbench.store import RECORD, CellStore, write_lock
-from mlflow_plugins._mlflow import open_store
-from mlflow_plugins.publish import PREFIX, Publisher, publish_cells
+from mlflow_plugins._mlflow import open_store, suites
+from mlflow_plugins.publish import PREFIX, Publisher, experiment_name, publish_cells
 
 
 def main() -> None:
@@ -95,9 +95,9 @@ def run(root: Path, folder: Path, uri: str, writers: int, ids: dict[str, str]) -
     said = [[int(word) for word in one.communicate()[0].split()] for one in started]
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    store = open_store(uri, "explainbench-energy")
-    assert store is not None
-    rows = list(store.rows(f"tags.{PREFIX}kind = 'cell'", (f"{PREFIX}cell_id",)))
+    stores = [open_store(uri, experiment) for experiment in suites(uri, experiment_name(""))]
+    asked = f"tags.{PREFIX}kind = 'cell'", (f"{PREFIX}cell_id",)
+    rows = [row for store in stores if store is not None for row in store.rows(*asked)]
     found = [row.tags[f"{PREFIX}cell_id"] for row in rows if row.status == "FINISHED"]
     lost, twice = len(set(ids) - set(found)), len(found) - len(set(found))
     print(
