@@ -314,7 +314,7 @@ def _regimes(source: Source, checks: Mapping[str, Any]) -> Table:
 
 
 def _regime_pair(pair: Mapping[str, Any], alpha: float) -> str:
-    names = f"{pair['one']} to {pair['other']}".replace("_", " ")
+    names = f"{pair['one']} over {pair['other']}".replace("_", " ")
     sure = "*" if pair["p_holm"] < alpha else ""
     return f"{names} {number(pair['delta'], 2)}{sure} ({interval(pair['low'], pair['high'], 2)})"
 

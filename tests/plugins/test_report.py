@@ -431,7 +431,7 @@ def test_every_check_is_told_with_its_numbers_and_its_gaps(finished, params):
         "off-diagonal 0.97 (0.70\u20131.20)", "place 4 among 3 methods; significantly above it: shap",
         "T1 fidelity: no random ranking", "0.80 ignores", "finds 100%, error 5e-15",
         "the context is shorter than a day", "1.6 independent metrics of 2", "\u22120.90 to 0.30",
-        "1 of 1 below 0.05", "off peak to ramp 0.40* (0.10\u20130.70)", "p 0.5", "1 of 1 models have such a class",
+        "1 of 1 below 0.05", "off peak over ramp 0.40* (0.10\u20130.70)", "p 0.5", "1 of 1 models have such a class",
         "lime=shap", "0 of 1, not shap", "ignores the weights",
     ):  # fmt: skip
         assert words in text, words
@@ -567,7 +567,7 @@ def test_in_a_browser(finished, params, tmp_path, width, scheme):
         page.goto(path.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") == width  # nothing sticks out
         page.locator(".pairs summary:visible").first.click()
-        page.locator(".pairs svg:visible").first.locator("path").first.hover()
+        page.locator(".pairs svg:visible").first.locator("path").first.hover(force=True)
         assert re.fullmatch(
             r".+ against .+: p [=<] [\d.]+ \(Holm\), effect -?[\d.]+", page.locator("output:visible").first.inner_text()
         )

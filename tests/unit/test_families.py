@@ -12,6 +12,7 @@ from explainbench.analysis.board import Board, Entry, Row, View, board_json
 from explainbench.analysis.board_words import knowledge, whole_tests
 from explainbench.analysis.boards import build_boards, scores_from_columns
 from explainbench.analysis.comparisons import Pairwise, holm, independent_groups, unpaired
+from explainbench.analysis.comparisons import pairwise as wilcoxon_pairs
 from explainbench.analysis.families import in_families
 from explainbench.analysis.intervals import minimal_detectable_effect
 from explainbench.analysis.strata import compare_categories, compare_strata
@@ -235,3 +236,38 @@ def test_nothing_defined_anywhere_is_a_board_of_reasons():
     assert (board.ranked, board.pairs, board.family, board.strata) == ((), None, None, None)
     assert {row.reason for row in board.rows} == {f"S is undefined on all {N} windows"}
     assert all(row.mean is row.order is None for row in board.rows)
+
+
+def test_a_family_keeps_its_error_rate_where_one_board_at_a_time_does_not():
+    """Eight boards of seven equal methods: how often any pair of any board is called different (0.05 is promised)."""
+    names, upper = tuple("abcdefg"), np.triu_indices(7, 1)
+    family, alone = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        tables = [wilcoxon_pairs(rng.normal(size=(60, 1)) + rng.normal(size=(60, 7))) for _ in range(8)]
+        found = in_families([board_of(table.p[upper], names, str(at)) for at, table in enumerate(tables)])
+        family += any((board.pairs.p_holm[upper] < 0.05).any() for board in found if board.pairs)
+        alone += any((table.p_holm[upper] < 0.05).any() for table in tables)
+    assert family / 60 < 0.12
+    assert alone / 60 > 0.15
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.floats(0.1, 0.9), st.floats(-0.05, 0.05))
+def test_the_unit_of_a_score_decides_nothing(scale, shift):
+    entries = cells(1)
+    moved = []
+    for entry in entries:
+        values = np.round(entry.scores["stability"].raw, 3)
+        moved.append((Score(values, values), Score(scale * values + shift, scale * values + shift)))
+    one, other = (
+        boards([replace(entry, scores={"stability": pair[at]}) for entry, pair in zip(entries, moved, strict=True)])
+        for at in (0, 1)
+    )
+    for left, right in zip(one["T1.ESS.S.cells"].rows, other["T1.ESS.S.cells"].rows, strict=True):
+        assert (left.entry, left.order, left.rank_ub) == (right.entry, right.order, right.rank_ub)
+        assert left.co_ranked_with_above == right.co_ranked_with_above
+        assert (left.p_vs_above, left.effect) == (
+            None if right.p_vs_above is None else pytest.approx(right.p_vs_above),
+            None if right.effect is None else pytest.approx(right.effect),
+        )
