@@ -130,8 +130,8 @@ def _members(workspace: Workspace, cells: Sequence[StoredCell]) -> Iterator[tupl
     """(file, its name in the bundle), each once."""
     root, output = workspace.root, workspace.output
     wanted = [root / name for name in ("params.yaml", "data.manifest.json", "data.dvc")]
-    wanted += [workspace.lock, *sorted(workspace.results.glob("*.json")), *sorted(workspace.results.glob("*.csv"))]
-    wanted += [*sorted(workspace.results.glob("*.md")), *(item for item in sorted(workspace.data.rglob("*")))]
+    wanted += [workspace.lock, *sorted(workspace.data.rglob("*"))]
+    wanted += [path for path in sorted(workspace.results.rglob("*")) if path.suffix in (".json", ".csv", ".md")]
     for stored in cells:
         spec = stored.record.spec
         for path in [*(stored.folder / name for name in (RECORD, *DETERMINISTIC, MEASURED)), *stored.figures()]:

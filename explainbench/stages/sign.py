@@ -16,16 +16,19 @@ if TYPE_CHECKING:
 
 NAME = "boards.sig.json"
 SCHEMA = 1
+SIGNED = (".json", ".csv", ".md")
 MAKE_KEY = (
     "`openssl genpkey -algorithm ed25519 -out key.pem` makes one, `openssl pkey -in key.pem -pubout` its public half"
 )
 
 
 def statement(workspace: Workspace) -> dict[str, Any]:
-    """What is signed: SHA-256 of cells.lock.json, of data.manifest.json and of every file of results/ but profiles."""
-    files = [workspace.lock, workspace.root / "data.manifest.json", *sorted(workspace.results.glob("*.json"))]
-    files += [*sorted(workspace.results.glob("*.csv")), *sorted(workspace.results.glob("*.md"))]
-    digests = {path.name: sha256_file(path) for path in files if path.is_file() and path.name != NAME}
+    """What is signed: SHA-256 of cells.lock.json, data.manifest.json and every file of numbers or words in results/."""
+    files = {path.name: path for path in (workspace.lock, workspace.root / "data.manifest.json")}
+    for path in sorted(workspace.results.rglob("*")):
+        if path.suffix in SIGNED:
+            files[path.relative_to(workspace.results).as_posix()] = path
+    digests = {name: sha256_file(path) for name, path in files.items() if path.is_file() and name != NAME}
     if workspace.lock.name not in digests:
         raise BadInput(f"{workspace.lock} does not exist; there is nothing to sign. Run `explainbench evaluate` first.")
     return {"schema": SCHEMA, "files": digests}

@@ -252,8 +252,14 @@ def keys(tmp_path):
 def test_a_signature_covers_boards_lock_and_data(project, made, keys):
     with pytest.raises(BadInput, match=SIGNATURE):
         signature_problems(project.workspace, keys / "own.pub")
+    deeper = project.workspace.results / "ground_truth" / "suite.json"
+    write_json(deeper, {"boards": []})
     sign(project.workspace, keys / "own.pem")
     assert signature_problems(project.workspace, keys / "own.pub") == []
+    write_json(deeper, {"boards": [1]})
+    (problem,) = signature_problems(project.workspace, keys / "own.pub")
+    assert problem.startswith("ground_truth/suite.json: signed with SHA-256")
+    write_json(deeper, {"boards": []})
     (problem,) = signature_problems(project.workspace, keys / "other.pub")
     assert "was not signed with the private half" in problem
     write_lock(project.workspace.lock, {made[0].record.cell_id: made[0].digest})
