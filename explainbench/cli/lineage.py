@@ -122,6 +122,7 @@ def verify(
     """Re-hash every cell against its record and cells.lock.json, or compare with the cells of a reference folder."""
     from explainbench.stages.replay import compare_with
     from explainbench.stages.sign import signature_problems
+    from explainbench.stages.verify import not_here
     from explainbench.stages.verify import verify as rehash
 
     workspace = context.obj.workspace
@@ -129,8 +130,10 @@ def verify(
     if key is not None:
         problems += signature_problems(workspace, key)
     if as_json:
-        show({"ok": not problems, "problems": problems}, as_json=True)
+        show({"ok": not problems, "problems": problems, "not_here": not_here(workspace)}, as_json=True)
     else:
+        for suite, cells in not_here(workspace).items():
+            typer.echo(f"not here, so not checked: {cells} cells of {suite}; `evaluate --suite {suite}` computes them")
         for problem in problems:
             typer.echo(problem)
         signed = "" if key is None else f", and the boards are signed with {key.name}"

@@ -17,8 +17,8 @@ from explainbench.runner import Failed
 from explainbench.stages import energy
 from explainbench.stages.evaluate import Finished, evaluate, plan
 from explainbench.stages.replay import compare_with, replay_cell
-from explainbench.stages.verify import verify
-from explainbench.store import DETERMINISTIC, CellStore, first_problem, read_lock
+from explainbench.stages.verify import not_here, verify
+from explainbench.store import DETERMINISTIC, CellStore, first_problem, read_lock, write_lock
 
 CELLS = 8  # two tasks, one model, three methods and a baseline
 
@@ -167,6 +167,24 @@ def test_verify_names_what_does_not_hold(project, finished, tmp_path):
     assert f"{folders[0].name}/explanations.npz" in problems
     assert f"{folders[1].name}/record.json" in problems
     assert "is not in" in problems
+
+
+def test_a_further_suite_of_which_nothing_is_here_is_told_and_not_checked(project, finished, tmp_path):
+    workspace = copied(finished, project, tmp_path / "cloned")
+    locked = read_lock(finished.lock)
+    write_lock(workspace.lock, locked | {"a" * 64: "x", "b" * 64: "y"})
+    status = json.loads((finished.results / "grid.json").read_text())
+    elsewhere = [
+        {"cell": f"axe/german/mlp/{name}", "baseline": False, "status": "scored", "cell_id": name * 64, "reason": None}
+        for name in "ab"
+    ]
+    workspace.results.mkdir()
+    (workspace.results / "grid.json").write_text(json.dumps([*status, *elsewhere]))
+    assert not_here(workspace) == {"axe": 2}
+    assert verify(workspace) == []
+    (workspace.cells / f"axe.german.mlp.a.{'a' * 16}").mkdir()  # once one is here, all must be
+    assert not_here(workspace) == {}
+    assert f"cell {'b' * 16} of cells.lock.json is not in" in " | ".join(verify(workspace))
 
 
 def test_a_replay_gives_the_same_bits_and_a_reference_folder_agrees(project, finished):
