@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import stat
+import struct
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from explainbench.core.errors import BadInput, Corrupt
@@ -14,6 +16,10 @@ MAX_ENTRIES = 20_000
 MAX_BYTES = 4 * 2**30  # of all entries, unpacked
 _DATE = (1980, 1, 1, 0, 0, 0)
 _CHUNK = 2**20
+DAMAGED = (  # what zipfile raises over altered bytes
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError,
+    UnicodeDecodeError, OSError,
+)  # fmt: skip
 
 
 def pack(folder: Path, path: Path) -> None:
@@ -53,7 +59,7 @@ def unpack(path: Path, folder: Path) -> list[str]:
             return names
     except FileNotFoundError as error:
         raise BadInput(f"{path} does not exist.") from error
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except DAMAGED as error:
         raise Corrupt(f"{path} cannot be unpacked ({error}); fetch it again.") from error
 
 

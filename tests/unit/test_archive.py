@@ -1,5 +1,6 @@
 """Archives: the same bytes every time, and nothing that leaves its folder or its bounds."""
 
+import random
 import stat
 import zipfile
 
@@ -74,3 +75,24 @@ def test_what_is_no_archive_is_said_so(tmp_path):
         unpack(tmp_path / "text.zip", tmp_path / "out")
     with pytest.raises(BadInput, match="does not exist"):
         unpack(tmp_path / "none.zip", tmp_path / "out")
+
+
+def test_a_flipped_bit_is_said_in_a_sentence_or_changes_nothing(tmp_path):
+    source, rng = tmp_path / "source", random.Random(0)
+    source.mkdir()
+    (source / "a.txt").write_text("".join(str(rng.random()) for _ in range(400)))
+    pack(source, tmp_path / "whole.zip")
+    content = (tmp_path / "whole.zip").read_bytes()
+    refused = 0
+    for number in range(300):
+        changed = bytearray(content)
+        changed[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        (tmp_path / "one.zip").write_bytes(changed)
+        out = tmp_path / str(number)
+        try:
+            names = unpack(tmp_path / "one.zip", out)
+        except (BadInput, Corrupt):
+            refused += 1
+        else:  # a date, a mode or a name
+            assert all((out / name).read_bytes() == (source / "a.txt").read_bytes() for name in names)
+    assert refused > 250
