@@ -200,7 +200,8 @@ class Store:
                 return None
             if used:
                 _insisting(lambda: self.client.log_inputs(run_id, used))
-            kept = get_artifact_repository(run.artifact_uri, tracking_uri=self.uri)  # the client would ask for the run
+            # straight to the artifacts: the client would ask for the run again
+            kept = get_artifact_repository(str(run.artifact_uri), tracking_uri=self.uri)
             kept.log_artifacts(str(artifacts))
             with tempfile.TemporaryDirectory(prefix="explainbench-") as temporary:
                 sealed = Path(temporary) / _seal.FILE
@@ -309,6 +310,7 @@ def may_read(experiment_id: str) -> bool:
     """
     from flask import g
     from mlflow.server import auth as basic
+    from mlflow.server.auth.requirements import Requirement
 
     name = g.mlflow_authenticated_user
     if basic.store.get_user(name).is_admin:
@@ -316,8 +318,8 @@ def may_read(experiment_id: str) -> bool:
     if experiment_id == "":
         return False
     experiment = ("experiment", experiment_id)
-    runs = basic.Requirement("run", "*", "read", fallback_if_no_grant=(experiment,))
-    return basic.authorize(name, experiment, [basic.Requirement(*experiment, "read"), runs])
+    runs = Requirement("run", "*", "read", fallback_if_no_grant=(experiment,))
+    return basic.authorize(name, experiment, [Requirement(*experiment, "read"), runs])
 
 
 def _at_home(location: str) -> str:

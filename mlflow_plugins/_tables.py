@@ -89,10 +89,10 @@ def relax(engine: Any) -> None:
 
     In WAL mode the file stays whole whatever happens; a power cut may cost the last runs, which are published again.
     """
-    import sqlalchemy as sa
+    from sqlalchemy import event
 
-    if not sa.event.contains(engine, "connect", _at_checkpoints):
-        sa.event.listen(engine, "connect", _at_checkpoints)
+    if not event.contains(engine, "connect", _at_checkpoints):
+        event.listen(engine, "connect", _at_checkpoints)
         engine.dispose()  # connections from before that
 
 

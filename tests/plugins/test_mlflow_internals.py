@@ -92,6 +92,12 @@ def test_basic_auth_still_has_the_doors_we_open():
     assert spec is not None
     assert spec.origin is not None
     text = Path(spec.origin).read_text()  # importing it would open its database
-    doors = ("BEFORE_REQUEST_VALIDATORS", "def create_app(", "def authorize(", "    Requirement,")
+    doors = (
+        "BEFORE_REQUEST_VALIDATORS",
+        "def create_app(",
+        "def authorize(",
+        "from mlflow.server.auth.requirements import",
+        "    Requirement,",
+    )
     for name in (*doors, "mlflow_authenticated_user"):
         assert name in text, f"{UPGRADE}: {name}"
