@@ -11,6 +11,8 @@ from typing import Any
 
 from explainbench.core.errors import BadInput
 from explainbench.stages.suite import NAMES as SUITES
+from explainbench.stages.suite import locked_cells
+from explainbench.stages.verify import not_here
 from explainbench.store import CellStore
 from mlflow_plugins._board_links import file_links
 from mlflow_plugins._chain import Link, guarded, in_part, same
@@ -54,7 +56,15 @@ def lock_links(site: Site) -> Iterator[Link]:
     yield same(path.name, _digest(written), _digest(content), f"{len(site.lock)} cells", cause)
     there = {folder.name.rsplit(".", 1)[-1] for folder in CellStore(site.workspace.cells).folders()}
     listed = {cell_id[:16] for cell_id in site.lock}
-    gone = [] if site.bundle else sorted(listed - there)
+    absent = {} if site.bundle else not_here(site.workspace)
+    for suite, cells in absent.items():
+        cause = (
+            f"none of its {cells} is here, so none is checked; `explainbench evaluate --suite {suite}` computes them"
+        )
+        yield Link(f"cells of {suite}", "", "", None, cause)
+    suites = locked_cells(site.workspace)
+    elsewhere = {cell_id[:16] for suite in absent for cell_id in suites[suite]}
+    gone = [] if site.bundle else sorted(listed - there - elsewhere)
     cause = "its folder is gone or was renamed; run `explainbench evaluate`"
     for short in gone[:SHOWN]:
         yield Link(f"cell {short}", "a folder in cells/", "missing", False, cause)

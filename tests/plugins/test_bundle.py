@@ -147,6 +147,18 @@ def test_a_folder_of_cells_and_a_lock_is_audited_as_far_as_it_goes(project, made
     assert project_chain.broken[-1].found == "46 more missing"
 
 
+def test_a_further_suite_of_which_nothing_is_here_is_not_called_broken(project, made):
+    workspace = project.workspace
+    write_lock(workspace.lock, {s.record.cell_id: s.digest for s in made} | {"a" * 64: "0" * 64})
+    rows = [{"cell": "axe/german/mlp/shap", "baseline": False, "status": "scored", "cell_id": "a" * 64, "reason": None}]
+    write_json(workspace.results / "grid.json", rows)
+    (project_chain, *_) = audit_all(workspace)
+    (link,) = (link for link in project_chain.links if link.name == "cells of axe")
+    assert link.state == "unchecked"
+    assert "none of its 1 is here" in link.detail
+    assert not [link for link in project_chain.broken if link.part == "record"]
+
+
 def test_boards_of_another_schema_are_not_called_altered(project, made):
     path = project.workspace.results / "leaderboard.json"
     write_json(path, json.loads(path.read_text()) | {"schema": 0})
