@@ -56,8 +56,8 @@ test-slow: venv  ## the tests marked slow
 lint: venv  ## ruff, pyright, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright && $(BIN)/lint-imports
 
-pilot: data  ## the pilot profile alone, from training on, into runs/pilot (about 15 minutes on 2 cores)
-	@echo "Fitting 4 models and scoring 12 cells and 4 baselines: about 15 minutes on 2 cores. Results: runs/pilot/results"
+pilot: data  ## the pilot profile alone, from training on, into runs/pilot (about 10 minutes on 2 cores)
+	@echo "Fitting 4 models and scoring 12 cells and 4 baselines: about 10 minutes on 2 cores. Results: runs/pilot/results"
 	rm -rf runs/pilot/models
 	$(BIN)/explainbench --profile pilot --output runs/pilot run --workers $(WORKERS)
 

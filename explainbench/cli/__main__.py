@@ -40,6 +40,9 @@ def main() -> NoReturn:
     except DAMAGED as error:
         typer.echo(f"explainbench: a file is damaged ({error}); `explainbench audit --all` names it", err=True)
         sys.exit(2)
+    except OSError as error:
+        typer.echo(f"explainbench: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+        sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("explainbench: interrupted; finished cells are kept", err=True)
         sys.exit(130)

@@ -64,4 +64,12 @@ def data_import(
         if not separator or not ours or not theirs:
             raise BadInput(f"--column {item!r} must have the form OURS=THEIRS, for example load_mw=Load.")
         mapping[ours] = theirs
-    show(import_table(context.obj.workspace, file, name, mapping), as_json=False)
+    imported = import_table(context.obj.workspace, file, name, mapping)
+    show(imported, as_json=False)
+    for task, spec in context.obj.params.suites.energy.tasks.items():
+        if spec.target not in imported["channels"]:
+            typer.echo(
+                f"explainbench: task {task} forecasts {spec.target}, which is not among the columns; map one with "
+                f"--column {spec.target}=THEIRS, or leave the task out of suites.energy.tasks.",
+                err=True,
+            )

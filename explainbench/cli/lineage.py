@@ -23,8 +23,8 @@ def audit(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="A cell like T1/lstm/shap, a cell id or its beginning, a run id, a board like T1.ESS.cells, a bundle "
-            "(.zip), or a folder with cells/."
+            help="A cell like T1/lstm/shap, a cell id or its beginning, a run id, a board like T1.ESS.S.cells, a "
+            "bundle (.zip), or a folder with cells/."
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="The whole project: every board and every cell.")] = False,
@@ -54,6 +54,8 @@ def _chains(context: typer.Context, what: str | None, everything: bool, replay: 
 
     if (what is None) != everything:
         raise BadInput("give what to audit, or --all for the whole project.")
+    if what == "":
+        raise BadInput("the name to audit is empty; give a cell, a run id, a board, a bundle or a folder.")
     path = None if what is None else Path(what)
     if path is not None and path.is_file():
         return lineage.audit_bundle(path, _replays(None) if replay else None)

@@ -39,12 +39,13 @@ def list_metrics(context: typer.Context, as_json: AsJson = False) -> None:
 @list_app.command("cells")
 def list_cells(context: typer.Context, as_json: AsJson = False, suite_name: SuiteName = "energy") -> None:
     """The compatibility matrix: which method is a cell for which model, and the reason for every pair that is not."""
-    from explainbench.core.grid import energy_grid
+    from explainbench.core.grid import check_blocks, energy_grid
 
     if suite_name != "energy":
         _list_suite(context, suite_name, as_json)
         return
     suite = context.obj.params.suites.energy
+    check_blocks(context.obj.params)
     grid = energy_grid(suite)
     if as_json:
         rows = [{"cell": str(entry.cell), "baseline": entry.baseline, "excluded": entry.obstacle} for entry in grid]

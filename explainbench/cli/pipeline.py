@@ -29,10 +29,15 @@ def fit(
     from functools import partial
 
     from explainbench.core.cell import Cell
+    from explainbench.core.errors import BadInput
+    from explainbench.core.grid import check_blocks
     from explainbench.runner import Failed, run
     from explainbench.stages.fit import fit_cell
 
     suite = context.obj.params.suites.energy
+    check_blocks(context.obj.params)
+    if task is not None and task not in suite.tasks:
+        raise BadInput(f"{task!r} is no task of the energy suite; there are {', '.join(suite.tasks)}.")
     jobs = [
         Cell("energy", task_name, model_name, "fit")
         for task_name in ([task] if task else suite.tasks)
@@ -78,7 +83,9 @@ def evaluate(
     from explainbench.runner import Failed
     from explainbench.stages.evaluate import Finished, Plan
     from explainbench.stages.evaluate import evaluate as run_stage
+    from explainbench.stages.suite import load_suite
 
+    load_suite(suite)  # an unknown name is said before anything is opened
     workspace, params = context.obj.workspace, context.obj.params
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bars())

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from explainbench.core.cell import Cell
 from explainbench.core.errors import BadInput
-from explainbench.core.params import EnergyParams
-from explainbench.core.registry import METHODS, MODELS
+from explainbench.core.params import EnergyParams, Params
+from explainbench.core.registry import METHODS, METRICS, MODELS
 
 RULES = Path(__file__).parent / "rules"
 
@@ -133,3 +133,17 @@ def energy_grid(params: EnergyParams) -> tuple[GridCell, ...]:
         for model in params.models
         for method in (*params.methods, *params.baselines)
     )
+
+
+def check_blocks(params: Params) -> None:
+    """Every block of `models`, `methods` and `metrics` belongs to an entry, and there is a task. Raises BadInput."""
+    if not params.suites.energy.tasks:
+        raise BadInput("params: suites.energy.tasks names no task.")
+    for registry, blocks in ((MODELS, params.models), (METHODS, params.methods), (METRICS, params.metrics)):
+        known = registry.names() if blocks else ()
+        for name in blocks:
+            if name not in known:
+                raise BadInput(
+                    f"params: {registry.kind}s.{name}: {name!r} is not a registered {registry.kind}; registered are "
+                    f"{', '.join(known)}."
+                )

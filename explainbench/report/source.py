@@ -172,8 +172,8 @@ def read_source(workspace: Workspace, params: Params) -> Source:
         outcomes={row["cell"]: row for row in _json(results / "grid.json") or ()},
         profile=_json(results / "profile.json"),
         validation=_json(results / "validation" / f"{params.suites.energy.dataset}.json"),
-        checks=_json(results / "checks.json"),
-        contexts=_json(results / "contexts.json"),
+        checks=_document(results / "checks.json", "masks", "explainbench checks"),
+        contexts=_document(results / "contexts.json", "tasks", "explainbench contexts"),
         refused=refused,
         files=tuple(_files(workspace, params, cards)),
     )
@@ -237,3 +237,11 @@ def _cards(workspace: Workspace, params: Params) -> Iterator[tuple[tuple[str, st
 
 def _json(path: Path) -> Any:
     return read_json(path) if path.is_file() else None
+
+
+def _document(path: Path, part: str, command: str) -> Any:
+    """A stage's file, None where it has not run. Raises Corrupt where it lacks a part that it always holds."""
+    content = _json(path)
+    if path.is_file() and not (isinstance(content, dict) and part in content):
+        raise Corrupt(f"{path} is not what `{command}` writes; run it again.")
+    return content

@@ -29,7 +29,7 @@ from explainbench.analysis.sanity import (
 from explainbench.analysis.suitability import suitability, with_measurements
 from explainbench.core.arrays import Floats, Texts
 from explainbench.core.cell import Cell, stream
-from explainbench.core.errors import NotApplicable, Pending
+from explainbench.core.errors import BadInput, NotApplicable, Pending
 from explainbench.core.files import read_json
 from explainbench.core.params import Params, StatisticsParams
 from explainbench.core.registry import METHODS, METRICS
@@ -81,7 +81,11 @@ class Grid:
         return sorted({cell.task for cell in self.cells})
 
     def only(self, models: Collection[str]) -> Grid:
-        """The cells of some models. Raises BadInput where there is none."""
+        """The cells of some models. Raises BadInput for a model without one."""
+        there = sorted({cell.model for cell in self.cells})
+        for name in sorted(models):
+            if name not in there:
+                raise BadInput(f"{name!r} is no model with finished cells; there are {', '.join(there)}.")
         kept = {cell: each for cell, each in self.cells.items() if cell.model in models}
         check_entries(each.entry for each in kept.values())
         return replace(self, cells=kept)

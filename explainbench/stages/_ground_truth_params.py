@@ -48,14 +48,14 @@ class GroundTruthParams(Block):
     planted forecasters too.
     """
 
-    datasets: list[str] = Field(default=[name_of(rules) for rules in PUBLISHED])
+    datasets: list[str] = Field(default=[name_of(rules) for rules in PUBLISHED], min_length=1)
     rows: Annotated[int, Field(ge=100)] = ROWS
     test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
     explained: Annotated[int, Field(ge=2)] = 200
     runs: Count = 1
     naming: Literal["share", "nonzero"] = "share"
     top: Count = TOP
-    models: list[str]
+    models: Annotated[list[str], Field(min_length=1)]
     methods: list[str]
     baselines: list[str] = Field(default=["random", "oracle"])
     overall: OverallParams = OverallParams()
@@ -68,6 +68,8 @@ class GroundTruthParams(Block):
     def _buildable(cls, names: list[str]) -> list[str]:
         for name in names:
             rules_of(name)
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is listed twice")
         return names
 
     def complexity(self) -> dict[str, float]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from explainbench import __version__
 from explainbench.archive import pack, unpack
@@ -110,7 +111,8 @@ def read_crate(folder: Path) -> dict[str, str]:
 
     try:
         crate = ROCrate(folder)
-        return {entity.id: str(entity.get("sha256")) for entity in crate.get_entities() if entity.get("sha256")}
+        described = [entity for entity in crate.get_entities() if entity.get("sha256")]
+        return {unquote(entity.id): str(entity.get("sha256")) for entity in described}  # ids are URIs
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{METADATA} is no RO-Crate: {error}") from error
 

@@ -113,7 +113,7 @@ def select(workspace: Workspace, text: str) -> dict[Cell, StoredCell]:
 
     A folder: of one cell, of cells, or a result folder that holds `cells/`. Else a name in the project's store: a
     model (`lstm`), `T1/lstm`, `T1/lstm/shap`, each also with the suite before it, or the beginning of a cell id.
-    Baselines count only where they are named, the agnostic suite's views of energy cells only by their full name.
+    Baselines count only where they are named, further suites' views of energy cells only by their full name.
     Raises BadInput, Corrupt.
     """
     path = Path(text)
@@ -136,7 +136,7 @@ def select(workspace: Workspace, text: str) -> dict[Cell, StoredCell]:
         problem = first_problem(stored)
         if problem is not None:
             raise Corrupt(f"{problem}; restore the cell or evaluate it again.")
-    explained = {stored.cell: stored for stored in found if "importance" in stored.explanations()}
+    explained = {stored.cell: stored for stored in found if {"importance", "regime"} <= stored.explanations().keys()}
     if not explained:
         raise BadInput(f"the cells of {text!r} hold no importances of single windows, so there is nothing to compare.")
     return explained
@@ -167,8 +167,9 @@ def _is_baseline(stored: StoredCell) -> bool:
 
 
 def _is_copy(stored: StoredCell) -> bool:
-    """The agnostic suite's view of the explanations of an energy cell, which would count twice."""
-    return "explanations" in stored.record.spec.parameters
+    """A further suite's view of the explanations of an energy cell, which would count twice."""
+    parameters = stored.record.spec.parameters
+    return "explanations" in parameters or "energy_cell" in parameters.get("task", {})
 
 
 def _by_key(side: Mapping[Cell, StoredCell], parts: Sequence[str]) -> dict[str, StoredCell]:

@@ -8,7 +8,7 @@ from functools import cache
 
 from explainbench.core.cell import Cell
 from explainbench.core.forecaster import BATCH
-from explainbench.core.grid import GridCell, energy_grid
+from explainbench.core.grid import GridCell, check_blocks, energy_grid
 from explainbench.core.params import Params
 from explainbench.core.provenance import source_identity, versions
 from explainbench.core.record import CellName, CellSpec
@@ -30,6 +30,7 @@ class Energy:
 
     def grid(self, workspace: Workspace, params: Params) -> tuple[GridCell, ...]:
         """The grid of params.yaml; the compatibility map excludes pairs."""
+        check_blocks(params)
         return energy_grid(params.suites.energy)
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:

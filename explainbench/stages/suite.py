@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 from numpy.typing import NDArray
 
 from explainbench.core.cell import Cell, CellResult
-from explainbench.core.errors import BadInput
+from explainbench.core.errors import BadInput, Corrupt
 from explainbench.core.files import read_json
 from explainbench.core.grid import GridCell
 from explainbench.core.params import Params
@@ -137,7 +137,12 @@ def load_suite(name: str) -> Suite:
 def grid_status(workspace: Workspace) -> list[dict[str, Any]]:
     """The rows of results/grid.json: cell, baseline, status, cell_id, reason; none before the first evaluation."""
     path = workspace.results / GRID
-    return read_json(path) if path.is_file() else []
+    rows = read_json(path) if path.is_file() else []
+    if not (
+        isinstance(rows, list) and all(isinstance(row, dict) and {"cell", "cell_id"} <= row.keys() for row in rows)
+    ):
+        raise Corrupt(f"{path} is no list of cells; restore it from git or run `explainbench evaluate`.")
+    return rows
 
 
 def locked_cells(workspace: Workspace) -> dict[str, dict[str, str]]:

@@ -157,6 +157,9 @@ def test_a_locked_cell_that_was_altered_is_noticed(scored, params, tmp_path):
     ("block", "message"),
     [
         ({"datasets": ["rr-1-99"]}, "'rr-1-99' is no combination of relationship rules"),
+        ({"datasets": []}, "ground_truth.datasets: .*at least 1 item"),
+        ({"datasets": ["rr-1-3", "rr-1-3"]}, "rr-1-3 is listed twice"),
+        ({"models": []}, "ground_truth.models: .*at least 1 item"),
         ({"weights": {"rr-1-3": -1.0, "rr-3-9-10": 1.0}}, "numbers from zero on"),
         ({"weights": {"rr-1-3": 0.0, "rr-3-9-10": 0.0}}, "one of them above zero"),
         ({"datasets": ["rr-1-2"]}, "rr-1-2 is not one of the paper's 11 datasets"),

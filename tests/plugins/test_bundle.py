@@ -71,6 +71,14 @@ def test_a_bundle_is_the_same_bytes_and_audits_alone(project, made, bundle, tmp_
     assert cell_links(chains) == cell_links([here])
 
 
+def test_names_that_an_address_would_encode_travel(project, made, tmp_path):
+    plots = project.workspace.results / "plots"
+    plots.mkdir()
+    (plots / "T1.EDTS.Act+UA cells.csv").write_text("entry,mean\n")
+    export_bundle(project.workspace, made[:1], tmp_path / "plus.zip", "T1/lstm/shap")
+    assert broken(list(audit_bundle(tmp_path / "plus.zip"))) == set()
+
+
 def test_the_crate_says_how_each_file_came_about(bundle):
     with zipfile.ZipFile(bundle) as archive:
         graph = {entity["@id"]: entity for entity in json.loads(archive.read(METADATA))["@graph"]}

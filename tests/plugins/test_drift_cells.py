@@ -9,8 +9,9 @@ import pytest
 
 from explainbench.analysis.drift import Rule
 from explainbench.core.errors import BadInput, Corrupt
+from explainbench.core.provenance import canonical_json, sha256_json
 from explainbench.stages.drift import compare, select
-from explainbench.store import EXPLANATIONS
+from explainbench.store import EXPLANATIONS, RECORD
 
 QUICK = Rule(bootstrap=100, most_disagreement=0.25)
 
@@ -59,6 +60,21 @@ def test_every_way_to_name_a_cell(versions):
         assert select(workspace, text) == {stored.cell: stored}, text
     (baseline,) = select(workspace, "T1/lstm/random")  # where it is named
     assert baseline.method == "random"
+
+
+def test_a_further_suites_view_of_an_energy_cell_does_not_count_twice(versions):
+    workspace = versions.workspace
+    (stored,) = select(workspace, "T1/lstm/shap").values()
+    record = json.loads((stored.folder / RECORD).read_text())
+    record["spec"]["cell"]["suite"] = "axe"
+    record["spec"]["parameters"]["task"] = {"energy_cell": "energy/T1/lstm/shap"}
+    record["cell_id"] = sha256_json(record["spec"])
+    view = workspace.cells / f"axe.T1.lstm.shap.{record['cell_id'][:16]}"
+    shutil.copytree(stored.folder, view)
+    (view / RECORD).write_bytes(canonical_json(record))
+    for text in ("T1/lstm/shap", "T1/lstm", "lstm", str(workspace.output)):
+        assert {cell.suite for cell in select(workspace, text)} == {"energy"}, text
+    assert {cell.suite for cell in select(workspace, "axe/T1/lstm/shap")} == {"axe"}
 
 
 def test_what_cannot_be_compared_is_said(versions, tmp_path):

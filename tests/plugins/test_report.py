@@ -236,6 +236,15 @@ def test_without_boards_a_sentence_and_exit(project, params):
         read_source(project.workspace, params)
 
 
+@pytest.mark.parametrize("name", ["checks", "contexts"])
+@pytest.mark.parametrize("content", [{}, [], {"boards": 3}])
+def test_a_stages_file_of_another_shape_is_named(project, params, name, content):
+    write_boards(project, params, [])
+    write_json(project.workspace.results / f"{name}.json", content)
+    with pytest.raises(Corrupt, match=rf"{name}.json is not what `explainbench {name}` writes; run it again"):
+        read_source(project.workspace, params)
+
+
 def test_no_finished_cells_is_a_page_of_sentences(project, params):
     write_boards(project, params, [])
     _, page = page_of(project, params)

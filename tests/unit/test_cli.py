@@ -43,6 +43,9 @@ def test_outside_a_project_says_where_it_looked(tmp_path):
         (["data", "import", "absent.csv", "--column", "load"], "must have the form OURS=THEIRS"),
         (["--output", "{tmp}", "evaluate", "--no-publish"], "T1.json does not exist; run the stage"),
         (["--output", "{tmp}", "verify"], "run `explainbench evaluate` first"),
+        (["--output", "{tmp}", "evaluate", "--suite", "nope"], "'nope' is not a suite; there are energy"),
+        (["--output", "{tmp}", "fit", "--task", "T9"], "'T9' is no task of the energy suite; there are T1, T2"),
+        (["audit", ""], "the name to audit is empty"),
     ],
 )
 def test_mistakes_are_one_sentence(root, tmp_path, arguments, said):
@@ -51,6 +54,46 @@ def test_mistakes_are_one_sentence(root, tmp_path, arguments, said):
     assert said in result.stderr
     assert "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "  shap: {coalitions: 512}",
+            "  shapp: {coalitions: 512}",
+            "methods.shapp: 'shapp' is not a registered method",
+        ),
+        ("  chronos: {width", "  cronos: {width", "models.cronos: 'cronos' is not a registered model"),
+        ("  stability: {draws: 5", "  stabilty: {draws: 5", "metrics.stabilty: 'stabilty' is not a registered metric"),
+    ],
+)
+def test_a_block_of_no_entry_is_refused(root, tmp_path, old, new, said):
+    text = (root / "params.yaml").read_text()
+    assert text.count(old) >= 1
+    (tmp_path / "params.yaml").write_text(text.replace(old, new, 1))
+    for command in (["list", "cells"], ["evaluate", "--no-publish"]):
+        result = explainbench("--root", tmp_path, *command)
+        assert result.returncode == 2
+        assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "command", "said"),
+    [
+        ("agnostic.json", "{}", "radar", "holds no boards"),
+        ("grid.json", '{"boards": 3}', "verify", "is no list of cells"),
+    ],
+)
+def test_a_result_of_another_shape_is_named(root, tmp_path, name, content, command, said):
+    (tmp_path / "params.yaml").write_bytes((root / "params.yaml").read_bytes())
+    (tmp_path / "cells.lock.json").write_text(json.dumps({"schema": 1, "cells": {"a" * 64: "b" * 64}}))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / name).write_text(content)
+    result = explainbench("--root", tmp_path, command)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_lists_are_json_for_scripts(root):
