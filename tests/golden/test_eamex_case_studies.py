@@ -47,7 +47,7 @@ def _as_published(name, adult):
     if name in ("LR", "MLP"):
         return DIGITS
     if name == "XGB":
-        return DIGITS if _version("xgboost").startswith("2.1.") else 0.06
+        return DIGITS if _version("xgboost-cpu").startswith("2.1.") else 0.06
     if _version("scikit-learn").startswith("1.5."):
         return DIGITS
     return 1e-5 if adult else 0.08  # later classifiers only round their averages differently; regressors train anew
