@@ -192,5 +192,5 @@ def test_nan_windows_are_dropped_for_all_and_counted(params):
 
 
 def test_a_model_without_cells_is_refused():
-    with pytest.raises(BadInput, match="no finished cells"):
+    with pytest.raises(BadInput, match="'informer' is no model with finished cells; there are lstm"):
         grid("lstm").only({"informer"})
