@@ -43,7 +43,7 @@ repro: models  ## everything: data, windows, models, cells, boards (about an hou
 	$(BIN)/dvc repro
 	@echo "Boards: results/leaderboard.md   Browse the runs: make ui   Audit a row: $(BIN)/explainbench audit T1/lstm/shap"
 
-suites: models  ## the three further suites (axe, agnostic, ground_truth) after `make repro`: cells and boards, about 40 minutes
+suites: models  ## the three further suites (axe, agnostic, ground_truth) after `make repro`: cells and boards, about half an hour
 	$(BIN)/dvc repro suites/dvc.yaml
 	$(BIN)/dvc repro
 

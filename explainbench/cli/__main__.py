@@ -41,7 +41,7 @@ def main() -> NoReturn:
         typer.echo(f"explainbench: a file is damaged ({error}); `explainbench audit --all` names it", err=True)
         sys.exit(2)
     except OSError as error:
-        typer.echo(f"explainbench: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+        typer.echo(f"explainbench: {f'{error.filename}: {error.strerror}' if error.filename else error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("explainbench: interrupted; finished cells are kept", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from numpy.typing import NDArray
@@ -52,10 +51,11 @@ class Drivers:
         if ground_truth_params(params).forecasts is None:
             return
         there = energy_folders(workspace)
+        unknown = {task: _unknown(workspace, task) for task in sorted({cell.task for cell in there})}
         for entry in energy_grid(params.suites.energy):
             if entry.runnable:
                 pending = awaited(entry.cell, there)
-                obstacle = None if pending else _unknown(workspace, entry.cell.task)
+                obstacle = None if pending else unknown[entry.cell.task]
                 yield GridCell(replace(entry.cell, suite=SUITE), entry.baseline, obstacle, pending)
 
     def spec(self, workspace: Workspace, params: Params, cell: Cell) -> CellSpec:
@@ -163,11 +163,6 @@ def _outcome(
 
 def _unknown(workspace: Workspace, task: str) -> str | None:
     """Why a task's windows have no ground truth, if they have none."""
-    return _why_unknown((workspace.windows / f"{task}.json").stat().st_mtime_ns, workspace, task)
-
-
-@lru_cache(maxsize=8)
-def _why_unknown(written: int, workspace: Workspace, task: str) -> str | None:
     data = load_task(workspace, task)
     return f"what drove the target is not known in {data.dataset}" if data.windows.truth is None else None
 

@@ -96,6 +96,17 @@ def test_a_result_of_another_shape_is_named(root, tmp_path, name, content, comma
     assert "Traceback" not in result.stderr
 
 
+def test_a_folder_where_a_file_belongs_is_named(root, tmp_path):
+    (tmp_path / "params.yaml").write_bytes((root / "params.yaml").read_bytes())
+    (tmp_path / "cells.lock.json").mkdir()
+    result = explainbench("--root", tmp_path, "drift", "a", "b")
+    assert result.returncode == 2
+    record = tmp_path / "cells" / f"energy.T1.lstm.shap.{'a' * 16}" / "record.json"
+    record.mkdir(parents=True)
+    result = explainbench("--root", tmp_path, "drift", "T1/lstm", "T1/lstm")
+    assert (result.returncode, result.stderr) == (2, f"explainbench: {record}: Is a directory\n")
+
+
 def test_lists_are_json_for_scripts(root):
     cells = json.loads(explainbench("--root", root, "list", "cells", "--json").stdout)
     assert {"cell": "energy/T1/lstm/random", "baseline": True, "excluded": None} in cells
